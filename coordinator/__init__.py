@@ -1,0 +1,1 @@
+"""The coordinator's role: plans, collects, accounts, combines; never sees a row."""

@@ -1,0 +1,1 @@
+"""The site's role: runs inside a hospital, dials out only, sends releases."""

@@ -1,0 +1,1 @@
+"""The library and the door: `import wardround` is the analyst's client."""

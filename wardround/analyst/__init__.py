@@ -1,0 +1,1 @@
+"""The analyst's role: asks, and reads estimates."""

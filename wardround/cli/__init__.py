@@ -1,0 +1,1 @@
+"""The command line: loads a role only when asked."""

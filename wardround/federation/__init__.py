@@ -1,0 +1,1 @@
+"""Layer 2, the shared words and the ledger: no gRPC."""

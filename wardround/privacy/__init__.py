@@ -1,0 +1,1 @@
+"""Layer 1, the mathematics: no I/O, no clock, no network, no logging."""

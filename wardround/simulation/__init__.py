@@ -1,0 +1,1 @@
+"""A whole federation in one process, from the same code the roles run."""
