@@ -1,0 +1,54 @@
+# Every command a contributor needs. `make` alone lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check test-all protos bench lock clean
+
+BIN := .venv/bin
+# Test processes in parallel. Tests marked `serial` measure time or kill processes: they run alone, afterwards.
+WORKERS ?= 2
+# pytest answers 5 when a marker selects nothing.
+RUN_SERIAL = $(BIN)/pytest -q -m "$(1)" || [ $$? -eq 5 ]
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+
+setup:  ## build .venv from requirements.lock, and .venv/bin/wardround
+	@tools/setup
+
+demo: setup  ## run a whole federation on this machine: four hospitals, a coordinator, an analyst
+	@$(BIN)/wardround demo $(ARGS)
+
+test: setup  ## run the tests, without the slow ones
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not slow and not serial"
+	@$(call RUN_SERIAL,serial and not slow)
+
+test-all: setup  ## run every test
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not serial"
+	@$(call RUN_SERIAL,serial)
+
+check: setup  ## style, types, layers and generated code, in under a minute
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "Run .venv/bin/ruff format ."; exit 1; }
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m protos.generate --check
+	@$(BIN)/pytest -q tests/architecture
+
+protos: setup  ## generate the committed wire code from the .proto files
+	@$(BIN)/python -m protos.generate
+
+bench: setup  ## run every benchmark under bench/
+	@for bench in bench/[!_]*.py; do echo "== $$bench"; $(BIN)/python "$$bench" || exit 1; done
+
+# One version of each package for every Python; hashes of every file; no address of any index.
+lock: setup  ## choose the newest versions anew, into requirements.lock
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
+	    --only-binary :all: --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+	    --custom-compile-command "make lock" --extra dev --no-emit-package wardround \
+	    --output-file requirements.lock pyproject.toml
+	@tools/setup
+
+clean:  ## remove .venv and everything generated but not committed
+	rm -rf .venv .setup.lock build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache \
+	    .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
