@@ -1,0 +1,29 @@
+"""The one place where noise meets a total.
+
+What goes in is secret and bounded; what comes out is an integer vector that may leave.
+Overflow would wrap a large total to the other end of the number line, which no bound
+covers; so both ends saturate, in the order that makes saturation pure post-processing
+(noise/PROOFS.md#mechanism-application).
+"""
+
+import numpy as np
+
+from wardround.privacy.bounded import Bounded, Noised
+from wardround.privacy.law import NoiseLaw
+from wardround.privacy.noise import Noise
+
+LARGEST_TOTAL = 1 << 61
+"""Totals and releases stay within ± this many grid steps."""
+
+_LARGEST_NOISE = 1 << 62
+
+
+def apply(bounded: Bounded, law: NoiseLaw, noise: Noise) -> Noised:
+    """Add one independent draw of `law` to every coordinate; saturate at ±2^61."""
+    drawn = noise.draw(law, bounded.total.size)
+    if drawn.shape != bounded.total.shape:
+        raise ValueError("the noise does not have one value per coordinate")
+    # |total| ≤ 2^61 and |drawn| ≤ 2^62: the sum cannot wrap.
+    total = np.clip(bounded.total, -LARGEST_TOTAL, LARGEST_TOTAL)
+    total += np.clip(drawn, -_LARGEST_NOISE, _LARGEST_NOISE)
+    return Noised(np.clip(total, -LARGEST_TOTAL, LARGEST_TOTAL), bounded.grid)
