@@ -1,0 +1,145 @@
+"""What the analyst gets: a question's request, its progress, and the answer with its error bars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wardround.federation.expressions import Value
+from wardround.federation.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class AskRequest:
+    """A question and how sharp its answer should be; `nonce` is set by the analyst for a fresh answer."""
+
+    query: Query
+    epsilon: float | None = None
+    delta: float | None = None
+    nonce: str = ""
+
+
+class SiteState(StrEnum):
+    """Where one site is with one plan."""
+
+    OPEN = "open"
+    CLAIMED = "claimed"
+    PENDING = "pending"
+    RELEASED = "released"
+    REFUSED = "refused"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its error: noise only, at `confidence`; sampling error is not included."""
+
+    statistic: str
+    column: str | None
+    group: tuple[tuple[str, Value], ...]
+    value: float
+    standard_error: float
+    interval: tuple[float, float]
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """ε at δ."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The largest next question that would be admitted, and the share of the Gaussian lane left."""
+
+    epsilon: float
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyStatement:
+    """What the answer cost one unit, and what is left of the study's budget."""
+
+    mechanism: str
+    charged: Loss
+    spent: Loss
+    remaining: Remaining
+    overlap: int
+    composition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Estimates from the sites that answered, and who did not."""
+
+    plan_id: str
+    unit: str
+    replayed: bool
+    noiseless: bool
+    answered: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...]
+    estimates: tuple[Estimate, ...]
+    privacy: PrivacyStatement
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedError:
+    """What a dry run promises for one part: the standard error of each of its numbers.
+
+    For a mean the error depends on how many patients there are, so it is given for the declared number.
+    """
+
+    statistic: str
+    column: str | None
+    groups: int
+    standard_error: float
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A dry run: what would be charged and how good the answer would be. Nothing was spent."""
+
+    plan_id: str
+    unit: str
+    replayed: bool
+    sites: tuple[str, ...]
+    expected: tuple[ExpectedError, ...]
+    privacy: PrivacyStatement
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The state of every participant, numbered so that a long poll can wait for the next change."""
+
+    seen: int
+    sites: tuple[tuple[str, SiteState], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteBudget:
+    """One site in the budget report."""
+
+    name: str
+    spent: Loss
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReport:
+    """The study's budget as the coordinator's ledger has it."""
+
+    study: str
+    unit: str
+    overlap: int
+    cap: Loss
+    spent: Loss
+    remaining: Remaining
+    accountants: tuple[tuple[str, float], ...]
+    sites: tuple[SiteBudget, ...]
+    events: int

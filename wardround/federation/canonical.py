@@ -1,0 +1,59 @@
+"""One byte string for one meaning.
+
+Hashes and signatures are taken over this encoding, so two words that differ in anything that matters
+must differ here, and two equal words must not. It is JSON with sorted keys, no spaces, and no floats:
+a float is written as its exact hexadecimal form, a fraction as numerator and denominator.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from enum import Enum
+from fractions import Fraction
+
+_Json = dict[str, "_Json"] | list["_Json"] | str | int | bool | None
+
+
+def encode(word: object) -> bytes:
+    """The canonical bytes of a frozen dataclass, or of plain values inside one."""
+    return json.dumps(_plain(word), sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def digest(word: object) -> str:
+    """SHA-256 of the canonical bytes, in lower-case hexadecimal."""
+    return hashlib.sha256(encode(word)).hexdigest()
+
+
+def _plain(word: object) -> _Json:
+    match word:
+        case None | bool():
+            return word
+        case Enum():
+            return {"enum": str(word.value)}
+        case int() | str():
+            return word
+        case float():
+            if not math.isfinite(word):
+                msg = "a canonical word holds finite numbers only"
+                raise ValueError(msg)
+            return {"float": (word + 0.0).hex()}
+        case Fraction():
+            return {"fraction": f"{word.numerator}/{word.denominator}"}
+        case datetime.date():
+            return {"date": word.isoformat()}
+        case bytes():
+            return {"bytes": word.hex()}
+        case tuple() | list():
+            return [_plain(item) for item in word]
+        case Mapping():
+            return {"map": [[_plain(key), _plain(value)] for key, value in sorted(word.items())]}
+    if dataclasses.is_dataclass(word) and not isinstance(word, type):
+        fields: dict[str, _Json] = {f.name: _plain(getattr(word, f.name)) for f in dataclasses.fields(word)}
+        return {"word": type(word).__name__, "fields": fields}
+    msg = f"a {type(word).__name__} has no canonical form"
+    raise TypeError(msg)

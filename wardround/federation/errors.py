@@ -1,0 +1,180 @@
+"""Every error wardround raises, sorted by whose fault it is.
+
+`message` is public and is composed from public things only: the study, the query, the budget. What a
+driver or a file said stays in `private`, which goes to the local log of the process that raised it and
+nowhere else. Once rows have been read only the fixed sentence of the class may leave (principle 8).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class FederationError(Exception):
+    """The root: a stable `code`, one public sentence, and a private text that stays here."""
+
+    sentence: ClassVar[str] = "Something went wrong."
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, message: str = "", *, private: str = "") -> None:
+        super().__init__(message or self.sentence)
+        self.message = message or self.sentence
+        self.private = private
+
+    @property
+    def code(self) -> str:
+        """The stable name that travels in JSON and over the wire."""
+        return type(self).__name__
+
+
+class Mistaken(FederationError):
+    """The call itself is wrong; mend it and call again. Nothing was charged."""
+
+    sentence = "The call is wrong."
+    exit_code = 2
+
+
+class QueryMistaken(Mistaken):
+    """The question cannot be read, or asks for something the study does not describe."""
+
+    sentence = "The question cannot be read."
+
+
+class ConfigurationMistaken(Mistaken):
+    """A configuration file, profile, invitation or study cannot be used as it is."""
+
+    sentence = "The configuration cannot be used."
+
+
+class Refused(FederationError):
+    """A rule said no; do not retry."""
+
+    sentence = "The request was refused."
+    exit_code = 1
+
+
+class NotAuthorized(Refused):
+    """The caller is not on the roster, or may not do this."""
+
+    sentence = "The caller is not authorized for this."
+
+
+class PlanRefused(Refused):
+    """A site or the coordinator will not run this plan. Nothing was charged for it there."""
+
+    sentence = "The plan was refused by policy."
+
+
+class SchemaRefused(PlanRefused):
+    """The site's tables do not have what the study says, seen without reading a row."""
+
+    sentence = "The site's table does not have the columns or types that the study describes."
+
+
+class SiteFrozen(Refused):
+    """The site's ledger lacks an entry it once signed; it stays silent until that is mended."""
+
+    sentence = "The site's ledger is frozen because it does not contain an entry it once signed."
+
+
+class TooFewSites(Refused):
+    """Fewer sites than the study's `min_sites` can answer, or did."""
+
+    sentence = "Too few sites answered."
+
+
+class BudgetExceeded(Refused):
+    """The charge does not fit into what remains; nothing was charged."""
+
+    sentence = "The privacy budget does not allow this question."
+
+    def __init__(self, message: str = "", *, asked: float, remaining: float, private: str = "") -> None:
+        self.asked = asked
+        self.remaining = remaining
+        self.difference = max(asked - remaining, 0.0)
+        text = message or (
+            f"The question asks for ε = {asked:.4g} but ε = {remaining:.4g} remains, "
+            f"{self.difference:.4g} too little; nothing was charged."
+        )
+        super().__init__(text, private=private)
+
+
+class Unavailable(FederationError):
+    """Nothing was decided; ask again with the same key."""
+
+    sentence = "The service is not available now; ask again."
+    exit_code = 3
+
+
+class PeerUnreachable(Unavailable):
+    """The other side could not be reached."""
+
+    sentence = "The other side could not be reached."
+
+
+class LedgerBusy(Unavailable):
+    """The ledger is locked by another process."""
+
+    sentence = "The ledger is busy; ask again."
+
+
+class DeadlinePassed(Unavailable):
+    """The answer did not come in time."""
+
+    sentence = "The answer did not come in time; ask again."
+
+
+class AwaitingApproval(Unavailable):
+    """A data steward has yet to decide; nothing was charged at that site."""
+
+    sentence = "The question is waiting for approval at a site; ask again later."
+
+
+class SourceFailed(Unavailable):
+    """The data source failed after the charge. The charge stays; the plan may be tried again."""
+
+    sentence = "The site could not compute its answer; the charge stands and the site will try again."
+
+
+class ProtocolViolation(FederationError):
+    """The peer broke the contract."""
+
+    sentence = "The other side broke the protocol."
+    exit_code = 1
+
+
+class MalformedMessage(ProtocolViolation):
+    """A message does not decode to a valid word."""
+
+    sentence = "A message was malformed."
+
+
+class UnknownTask(ProtocolViolation):
+    """An answer to a task that was never opened for this site."""
+
+    sentence = "No such task was opened for this site."
+
+
+class ReleaseConflict(ProtocolViolation):
+    """Another byte string under a key that already has one."""
+
+    sentence = "Another answer is already stored under this plan."
+
+
+class InvariantBroken(FederationError):
+    """We broke our own rule; stop the process and decide from disk."""
+
+    sentence = "An internal rule was broken; the process must stop."
+    exit_code = 4
+
+
+class LedgerCorrupt(InvariantBroken):
+    """The ledger on disk does not verify."""
+
+    sentence = "The ledger does not verify."
+
+
+class UnpaidRelease(InvariantBroken):
+    """A release without a durable charge before it."""
+
+    sentence = "A release was about to leave without a charge."

@@ -1,0 +1,100 @@
+"""Ed25519 identities: who said what, checkable offline and for ever.
+
+Every signature names what kind of thing was signed, so a signature over a ledger entry can never be
+shown as one over a task.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from wardround.federation.errors import ConfigurationMistaken
+
+
+class Purpose(StrEnum):
+    """What a signature is for."""
+
+    STUDY = "study"
+    TASK = "task"
+    ENTRY = "entry"
+    INVITATION = "invitation"
+
+
+def _framed(purpose: Purpose, message: bytes) -> bytes:
+    return b"wardround/1/" + purpose.value.encode() + b"\n" + message
+
+
+@dataclass(frozen=True, slots=True)
+class PublicIdentity:
+    """The public half: 32 bytes, written as hexadecimal."""
+
+    key: str
+
+    def verifies(self, purpose: Purpose, message: bytes, signature: bytes) -> bool:
+        """Whether this identity signed `message` for `purpose`."""
+        try:
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.key)).verify(signature, _framed(purpose, message))
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Identity:
+    """The private half; it never leaves its folder."""
+
+    _private: Ed25519PrivateKey
+
+    @classmethod
+    def generate(cls) -> Identity:
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: Path) -> Identity:
+        try:
+            key = load_pem_private_key(path.read_bytes(), password=None)
+        except (OSError, ValueError):
+            key = None
+        if not isinstance(key, Ed25519PrivateKey):
+            msg = f"{path} does not hold an Ed25519 signing key; run init again or restore the file."
+            raise ConfigurationMistaken(msg)
+        return cls(key)
+
+    def save(self, path: Path) -> None:
+        """Write the key, readable by its owner only."""
+        write_private(path, self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    @property
+    def public(self) -> PublicIdentity:
+        return PublicIdentity(self._private.public_key().public_bytes_raw().hex())
+
+    def sign(self, purpose: Purpose, message: bytes) -> bytes:
+        return self._private.sign(_framed(purpose, message))
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, replacing it as one step, durably."""
+    staged = path.with_name(path.name + ".new")
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    staged.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

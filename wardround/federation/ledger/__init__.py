@@ -1,0 +1,1 @@
+"""The ledger: entries that are chained, signed and never changed."""

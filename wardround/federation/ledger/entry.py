@@ -1,0 +1,58 @@
+"""One line of a ledger: chained to the one before it and signed by whoever keeps the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wardround.federation import canonical
+from wardround.federation.identity import Identity, PublicIdentity, Purpose
+
+GENESIS = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A place in a chain: how many entries, and the digest of the last. Sequence 0 is the empty chain."""
+
+    sequence: int
+    digest: str
+
+
+EMPTY = Head(0, GENESIS)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What happened (`kind`, `body` as canonical JSON text), after what, signed."""
+
+    sequence: int
+    previous: str
+    kind: str
+    body: str
+    signature: bytes
+
+    @property
+    def digest(self) -> str:
+        """What the next entry points to, and what the signature covers."""
+        return entry_digest(self.sequence, self.previous, self.kind, self.body)
+
+    @property
+    def head(self) -> Head:
+        """The chain's head once this entry is its last."""
+        return Head(self.sequence, self.digest)
+
+    def signed_by(self, identity: PublicIdentity) -> bool:
+        """Whether `identity` signed exactly this entry."""
+        return identity.verifies(Purpose.ENTRY, bytes.fromhex(self.digest), self.signature)
+
+
+def entry_digest(sequence: int, previous: str, kind: str, body: str) -> str:
+    """SHA-256 over everything but the signature."""
+    return canonical.digest((sequence, previous, kind, body))
+
+
+def make_entry(identity: Identity, *, after: Head, kind: str, body: str) -> Entry:
+    """The next entry of a chain whose head is `after`."""
+    sequence = after.sequence + 1
+    digest = entry_digest(sequence, after.digest, kind, body)
+    return Entry(sequence, after.digest, kind, body, identity.sign(Purpose.ENTRY, bytes.fromhex(digest)))

@@ -1,0 +1,71 @@
+"""What travels between coordinator and site, as words: a task out, a submission back, a receipt for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wardround.federation import canonical
+from wardround.federation.identity import Identity, PublicIdentity, Purpose
+from wardround.federation.ledger.entry import Entry, Head
+from wardround.federation.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One plan at one site, with the last head of that site's ledger that the coordinator holds."""
+
+    plan: Plan
+    site: str
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class SignedTask:
+    """A task under the coordinator's signature."""
+
+    task: Task
+    signature: bytes
+
+    def signed_by(self, coordinator: PublicIdentity) -> bool:
+        """Whether the coordinator this site enrolled with signed exactly this task."""
+        return coordinator.verifies(Purpose.TASK, canonical.encode(self.task), self.signature)
+
+
+def sign_task(task: Task, coordinator: Identity) -> SignedTask:
+    """The task as it is handed out."""
+    return SignedTask(task, coordinator.sign(Purpose.TASK, canonical.encode(task)))
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The stored bytes of a release and the signed ledger entry that names their hash."""
+
+    plan_id: str
+    payload: bytes
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A signed refusal, made before anything was spent; the entry's body names plan and code."""
+
+    plan_id: str
+    code: str
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A data steward has yet to decide; nothing was spent."""
+
+    plan_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The site charged but could not compute; it will try again under the same plan id."""
+
+    plan_id: str
+
+
+Submission = Released | Declined | Pending | Failed
