@@ -1,0 +1,69 @@
+"""The import rule of ARCHITECTURE.md holds, and import-linter would notice if it did not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.rules import ROOT
+
+PACKAGES = (
+    "wardround",
+    "wardround/cli",
+    "wardround/simulation",
+    "wardround/analyst",
+    "coordinator",
+    "site_agent",
+    "protos",
+    "wardround/federation",
+    "wardround/privacy",
+)
+
+ILLEGAL = (
+    ("wardround/privacy/x.py", "import time"),
+    ("wardround/privacy/x.py", "from sqlite3 import connect"),
+    ("wardround/privacy/x.py", "import wardround.federation"),
+    ("wardround/federation/x.py", "import grpc"),
+    ("wardround/federation/x.py", "import protos"),
+    ("protos/x.py", "import site_agent"),
+    ("site_agent/x.py", "import coordinator"),
+    ("coordinator/x.py", "import wardround.analyst"),
+    ("wardround/analyst/x.py", "import wardround.simulation"),
+    ("wardround/simulation/x.py", "def late():\n    import wardround.cli"),
+)
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def skeleton(folder: Path) -> Path:
+    """Every layer, empty, under the project's own contracts."""
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for package in PACKAGES:
+        (folder / package).mkdir(parents=True)
+        (folder / package / "__init__.py").touch()
+    return folder
+
+
+def test_every_layer_imports_only_the_layers_below_it() -> None:
+    checked = lint(ROOT)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_empty_layers_are_legal(tmp_path: Path) -> None:
+    checked = lint(skeleton(tmp_path))
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize(("path", "line"), ILLEGAL)
+def test_an_import_against_the_layers_is_found(tmp_path: Path, path: str, line: str) -> None:
+    (skeleton(tmp_path) / path).write_text(line + "\n", "utf-8")
+    checked = lint(tmp_path)
+    assert checked.returncode == 1, checked.stdout
+    assert "BROKEN" in checked.stdout

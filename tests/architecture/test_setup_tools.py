@@ -1,0 +1,95 @@
+"""A fresh machine gets exactly what was tested, or one sentence that says what is missing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.rules import ROOT
+
+LOCK = (ROOT / "requirements.lock").read_text("utf-8")
+BASH = shutil.which("bash") or "/bin/bash"
+
+
+def find_python(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [BASH, str(ROOT / "tools" / "find-python")]
+    return subprocess.run(command, env={"PATH": str(path)}, capture_output=True, text=True, check=False)
+
+
+def pretend_python(folder: Path, name: str, *, version: str, has_venv: bool) -> None:
+    """A Python that tells its version truthfully and has venv or not."""
+    major, minor = version.split(".")
+    suitable = (3, 11) <= (int(major), int(minor)) <= (3, 14)
+    script = f"""#!{BASH}
+case "$2" in
+    *ensurepip*) exit {0 if has_venv else 1} ;;
+    *) echo {version}; exit {0 if suitable else 1} ;;
+esac
+"""
+    (folder / name).write_text(script, "utf-8")
+    (folder / name).chmod(0o755)
+
+
+def test_the_first_suitable_python_is_chosen(tmp_path: Path) -> None:
+    pretend_python(tmp_path, "python3", version="3.9", has_venv=True)
+    pretend_python(tmp_path, "python3.11", version="3.11", has_venv=False)
+    pretend_python(tmp_path, "python3.12", version="3.12", has_venv=True)
+    pretend_python(tmp_path, "python3.13", version="3.13", has_venv=True)
+    assert find_python(tmp_path).stdout.strip() == str(tmp_path / "python3.12")
+
+
+def test_a_real_python_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "python3").symlink_to(sys.executable)
+    assert find_python(tmp_path).stdout.strip() == str(tmp_path / "python3")
+
+
+def test_a_python_without_venv_names_the_package_to_install(tmp_path: Path) -> None:
+    pretend_python(tmp_path, "python3", version="3.12", has_venv=False)
+    answer = find_python(tmp_path)
+    assert answer.returncode == 1
+    assert "python3.12-venv" in answer.stderr
+
+
+def test_no_python_says_which_versions_would_do(tmp_path: Path) -> None:
+    pretend_python(tmp_path, "python3", version="3.10", has_venv=True)
+    answer = find_python(tmp_path)
+    assert answer.returncode == 1
+    assert "Python 3.11 to 3.14" in answer.stderr
+
+
+def test_every_locked_package_has_one_version_and_hashes() -> None:
+    entries = [block for block in re.split(r"\n(?=[a-z])", LOCK) if "==" in block]
+    names = [entry.partition("==")[0] for entry in entries]
+    assert len(names) == len(set(names)) > 0
+    assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_the_lock_names_no_index_and_no_path() -> None:
+    requirements = [line for line in LOCK.splitlines() if not line.startswith("#")]
+    foreign = [line for line in requirements if "/" in line or line.startswith("-")]
+    assert foreign == []
+
+
+def test_every_declared_dependency_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = project["dependencies"] + [
+        requirement for extra in project["optional-dependencies"].values() for requirement in extra
+    ]
+    names = {re.match(r"[a-z0-9-]+", requirement)[0] for requirement in declared} - {"wardround"}  # type: ignore[index]
+    locked = set(re.findall(r"^([a-z0-9-]+)==", LOCK, flags=re.MULTILINE))
+    assert names - locked == set()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_bare_make_lists_every_target() -> None:
+    command = ["make", "--no-print-directory"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
+    assert phony is not None
+    assert [line.split()[0] for line in listed.splitlines()] == phony[1].split()

@@ -1,0 +1,111 @@
+"""The layout and the voice of the source are still true, and every rule that says so can fail."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from tests.architecture import rules
+from tests.architecture.rules import Module
+
+Rule = Callable[[Module], list[str]]
+
+SHIPPED_RULES: tuple[Rule, ...] = (
+    rules.forbidden_names,
+    rules.asserts,
+    rules.broad_excepts,
+    rules.seeded_randomness,
+    rules.system_entropy,
+    rules.generated_imports,
+    rules.untyped,
+)
+
+# For each rule, source that breaks it: a rule that cannot fail proves nothing.
+BROKEN: tuple[tuple[Rule, str, str], ...] = (
+    (rules.forbidden_names, "coordinator.round_manager", ""),
+    (rules.forbidden_names, "site_agent.agent", "class HTTPServer: ..."),
+    (rules.forbidden_names, "site_agent.agent", "async def run_jobs(): ..."),
+    (rules.forbidden_names, "coordinator.queries", "class Client: ..."),
+    (rules.too_long, "wardround.privacy.loss", "x = 1\n" * 401),
+    (rules.asserts, "wardround.privacy.loss", "def f(x):\n    assert x > 0"),
+    (rules.broad_excepts, "coordinator.rounds", "try:\n    f()\nexcept:\n    g()"),
+    (rules.broad_excepts, "coordinator.rounds", "try:\n    f()\nexcept Exception:\n    g()"),
+    (rules.broad_excepts, "coordinator.rounds", "try:\n    f()\nexcept (OSError, BaseException) as e:\n    g()"),
+    (rules.broad_excepts, "coordinator.rounds", "with contextlib.suppress(Exception):\n    f()"),
+    (rules.seeded_randomness, "wardround.privacy.noise", "import random"),
+    (rules.seeded_randomness, "wardround.privacy.noise", "from random import gauss"),
+    (rules.seeded_randomness, "wardround.privacy.noise", "import numpy as np\nnp.random.normal()"),
+    (rules.seeded_randomness, "wardround.privacy.noise", "from numpy.random import default_rng"),
+    (rules.system_entropy, "coordinator.combining", "import os\nos.urandom(8)"),
+    (rules.system_entropy, "coordinator.combining", "import secrets"),
+    (rules.system_entropy, "coordinator.combining", "from uuid import uuid4"),
+    (rules.generated_imports, "coordinator.planning", "from protos._generated import plan_pb2"),
+    (rules.generated_imports, "coordinator.planning", "import protos._generated.plan_pb2"),
+    (rules.untyped, "coordinator.planning", "from typing import Any"),
+    (rules.untyped, "coordinator.planning", "import typing as t\nx: t.Any = 1"),
+)
+
+SOUND: tuple[tuple[Rule, str, str], ...] = (
+    (rules.forbidden_names, "wardround.analyst.client", "class Client: ..."),
+    (rules.forbidden_names, "site_agent.datasets", "class Dataset: ...\ndef preserve(observer): ..."),
+    (rules.broad_excepts, "coordinator.rounds", "try:\n    f()\nexcept OSError:\n    g()"),
+    (rules.broad_excepts, "site_agent.agent", "try:\n    f()\nexcept Exception:\n    g()"),
+    (rules.seeded_randomness, "wardround.simulation.cohort", "import random"),
+    (rules.system_entropy, "wardround.privacy.noise.stream", "import os\nos.urandom(8)"),
+    (rules.generated_imports, "coordinator.site_service", "from protos._generated import plan_pb2"),
+    (rules.untyped, "coordinator.planning", "any(x)"),
+)
+
+
+@pytest.mark.parametrize("rule", SHIPPED_RULES, ids=lambda rule: rule.__name__)
+def test_shipped_source_obeys(rule: Rule) -> None:
+    found = [line for path in rules.python_files(*rules.SHIPPED) for line in rule(rules.read(path))]
+    assert found == []
+
+
+def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+    everything = rules.python_files(*rules.SHIPPED, "tests", "bench")
+    assert [line for path in everything for line in rules.too_long(rules.read(path))] == []
+
+
+@pytest.mark.parametrize(("rule", "name", "text"), BROKEN)
+def test_a_broken_module_is_found(rule: Rule, name: str, text: str) -> None:
+    assert rule(Module(name, text)) != []
+
+
+@pytest.mark.parametrize(("rule", "name", "text"), SOUND)
+def test_a_sound_module_is_left_alone(rule: Rule, name: str, text: str) -> None:
+    assert rule(Module(name, text)) == []
+
+
+def test_no_committed_text_names_a_machine_an_index_or_unfinished_work() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=rules.ROOT, capture_output=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    paths = (rules.ROOT / name for name in listed.stdout.decode().split("\0") if name)
+    found: list[str] = []
+    for path in paths:
+        if path.is_file() and b"\0" not in (raw := path.read_bytes()):
+            found += rules.forbidden_text(str(path.relative_to(rules.ROOT)), raw.decode("utf-8"))
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "see /" + "work/main",
+        "'/" + "home/ada/notes'",
+        "--find-links file://" + "/opt/x",
+        "https://py" + "pi.org/simple",
+        "# TO" + "DO: later",
+    ],
+)
+def test_forbidden_text_is_found(line: str) -> None:
+    assert rules.forbidden_text("README.md", line) != []
+
+
+def test_ordinary_text_is_left_alone() -> None:
+    text = "cd $HOME/work/x\nCOPY . /srv/wardround\nnetwork/home/page\n/workers/1\nDIR=/var/lib/wardround"
+    assert rules.forbidden_text("docs/site.md", text) == []
