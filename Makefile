@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-all protos bench lock clean
+.PHONY: help setup demo test test-all check protos bench lock clean
 
 BIN := .venv/bin
 # Test processes in parallel. Tests marked `serial` measure time or kill processes: they run alone, afterwards.
@@ -41,11 +41,15 @@ bench: setup  ## run every benchmark under bench/
 	@for bench in bench/[!_]*.py; do echo "== $$bench"; $(BIN)/python "$$bench" || exit 1; done
 
 # One version of each package for every Python; hashes of every file; no address of any index.
-lock: setup  ## choose the newest versions anew, into requirements.lock
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
-	    --only-binary :all: --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
-	    --custom-compile-command "make lock" --extra dev --no-emit-package wardround \
-	    --output-file requirements.lock pyproject.toml
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+    --only-binary :all: --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+    --no-emit-package wardround --custom-compile-command "make lock"
+
+lock: setup  ## choose the newest versions anew, into requirements.lock and the containers' locks
+	@$(COMPILE) --upgrade --extra dev -o requirements.lock pyproject.toml
+	@$(COMPILE) -c requirements.lock --extra accounting -o deploy/coordinator.lock pyproject.toml
+	@$(COMPILE) -c requirements.lock --extra duckdb --extra postgresql -o deploy/site.lock pyproject.toml
+	@echo hatchling | $(COMPILE) -c requirements.lock -o deploy/build.lock -
 	@tools/setup
 
 clean:  ## remove .venv and everything generated but not committed
