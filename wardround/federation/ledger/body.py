@@ -1,0 +1,134 @@
+"""What an entry says, as text: JSON with sorted keys, no spaces and no floats.
+
+A float is written as the text of its shortest exact form, a large integer as its digits, so that every reader in
+every language sees the same numbers. Costs and facts are always written as digits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+from wardround.federation.errors import LedgerCorrupt
+from wardround.privacy.filter import Cap
+from wardround.privacy.law import SCALE_UNIT, Mechanism, NoiseLaw
+from wardround.privacy.loss import Cost, Fact
+
+Plain: TypeAlias = "Mapping[str, Plain] | list[Plain] | tuple[Plain, ...] | str | int | float | bool | None"
+Body: TypeAlias = Mapping[str, Plain]
+
+# Readers that know doubles only keep integers exact up to here.
+_LARGEST_INTEGER = 2**53
+
+
+def encode_body(body: Body) -> str:
+    """The one text of this body."""
+    return json.dumps(_plain(body), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def decode_body(text: str) -> dict[str, object]:
+    """The body in a text; `LedgerCorrupt` unless the text is exactly its encoding."""
+    try:
+        body = json.loads(text)
+        if isinstance(body, dict) and encode_body(body) == text:
+            return body
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise LedgerCorrupt(private="an entry's body does not have its canonical form")
+
+
+def cost_body(cost: Cost) -> dict[str, Plain]:
+    """Amounts as digits: `mu_squared`, `pure`, `slack`."""
+    return {"mu_squared": str(cost.mu_squared), "pure": str(cost.pure), "slack": str(cost.slack)}
+
+
+def cost_in(body: Mapping[str, object]) -> Cost:
+    """The amounts in a body."""
+    with_amounts = (_integer(body, "mu_squared"), _integer(body, "pure"), _integer(body, "slack"))
+    try:
+        return Cost(*with_amounts)
+    except ValueError as error:
+        raise LedgerCorrupt(private=str(error)) from None
+
+
+def cap_body(account: str, cap: Cap) -> dict[str, Plain]:
+    """The body of a `capped` entry: the cap, and the allowance derived from it."""
+    floats = {"epsilon": cap.epsilon, "delta": cap.delta, "pure_epsilon": cap.pure_epsilon}
+    return {"account": account, **floats, **cost_body(cap.allowance())}
+
+
+def cap_in(body: Mapping[str, object]) -> Cap:
+    """The cap in a `capped` entry."""
+    try:
+        return Cap(
+            epsilon=float(text_in(body, "epsilon")),
+            delta=float(text_in(body, "delta")),
+            pure_epsilon=float(text_in(body, "pure_epsilon")),
+        )
+    except ValueError as error:
+        raise LedgerCorrupt(private=str(error)) from None
+
+
+def facts_body(facts: Iterable[Fact]) -> list[Plain]:
+    """The facts of a charge, from which its cost can be derived again."""
+    return [
+        {
+            "mechanism": fact.law.mechanism.value,
+            "scale_1024ths": str(int(fact.law.scale * SCALE_UNIT)),
+            "l1": str(fact.l1_sensitivity),
+            "l2_squared": str(fact.l2_sensitivity_squared),
+            "dimension": str(fact.dimension),
+        }
+        for fact in facts
+    ]
+
+
+def facts_in(body: Mapping[str, object]) -> tuple[Fact, ...]:
+    """The facts in a `charged` or `reserved` entry."""
+    listed = body.get("facts")
+    if not isinstance(listed, list):
+        raise LedgerCorrupt(private="an entry has no list of facts")
+    return tuple(_fact(item) for item in listed)
+
+
+def text_in(body: Mapping[str, object], key: str) -> str:
+    """A text in a body; `LedgerCorrupt` when it is not there."""
+    value = body.get(key)
+    if not isinstance(value, str):
+        raise LedgerCorrupt(private=f"an entry has no text {key!r}")
+    return value
+
+
+def _fact(item: object) -> Fact:
+    if not isinstance(item, dict):
+        raise LedgerCorrupt(private="a fact is not a map")
+    try:
+        law = NoiseLaw(Mechanism(text_in(item, "mechanism")), Fraction(_integer(item, "scale_1024ths"), SCALE_UNIT))
+        return Fact(law, _integer(item, "l1"), _integer(item, "l2_squared"), _integer(item, "dimension"))
+    except ValueError as error:
+        raise LedgerCorrupt(private=str(error)) from None
+
+
+def _integer(body: Mapping[str, object], key: str) -> int:
+    text = text_in(body, key)
+    # int() would also read "+1", "1_0" and other alphabets' digits.
+    if not (text.isascii() and text.isdigit() and len(text) <= 4000):  # noqa: PLR2004
+        raise LedgerCorrupt(private=f"{key!r} is not a number")
+    return int(text)
+
+
+def _plain(value: Plain) -> object:
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return value if abs(value) < _LARGEST_INTEGER else str(value)
+        case float():
+            return repr(value)
+        case Mapping():
+            return {key: _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+    raise TypeError(f"an entry cannot hold a {type(value).__name__}")

@@ -1,0 +1,238 @@
+"""The SQLite file under every ledger, and the one way to write to it.
+
+What `transaction` returned from is on the disk. When a write fails for any other reason than a lock, nobody can
+say what is on the disk: the database refuses all further use, and the process must stop and decide from disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import weakref
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from wardround.federation.errors import (
+    ConfigurationMistaken,
+    FederationError,
+    InvariantBroken,
+    LedgerBusy,
+    LedgerCorrupt,
+)
+
+BUSY_SECONDS = 20.0
+# STRICT tables; older libraries would quietly store text in integer columns.
+LEAST_SQLITE = (3, 37, 0)
+
+_OFF, _EXTRA = 0, 3
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+
+
+class _Handle:
+    """One thread's connection; closed with the database or when its thread has ended."""
+
+    __slots__ = ("__weakref__", "connection")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def __del__(self) -> None:
+        self.connection.close()
+
+
+class Database:
+    """A SQLite file with rollback journal and `synchronous=EXTRA`, one connection for each thread.
+
+    Several processes may open the same file: a steward's command beside a serving agent. Nobody may open the
+    file by other means in a process that uses it, because closing any descriptor would drop SQLite's locks.
+    `durable=False` skips the waiting for the disk, for simulations only.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        schema: str,
+        durable: bool = True,
+        existing: bool = False,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        if sqlite3.sqlite_version_info < LEAST_SQLITE:
+            raise ConfigurationMistaken(f"SQLite {sqlite3.sqlite_version} is too old for a ledger; 3.37 is needed.")
+        self.path = path
+        self._schema = schema
+        self._synchronous = _EXTRA if durable else _OFF
+        self._busy_seconds = busy_seconds
+        self._local = threading.local()
+        self._handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
+        self._guard = threading.Lock()
+        self._broken = False
+        if not path.is_file():
+            if existing:
+                raise ConfigurationMistaken(f"{path} does not exist; a ledger is made once, by init, and never again.")
+            _create(path)
+        with _translated():
+            self._prepare(self._connection())
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """A write transaction: everything in it is durable once the block is left, or nothing is.
+
+        An exception in the block undoes it. `LedgerBusy` means that nothing was written.
+        """
+        self._refuse_if_broken()
+        connection = self._connection()
+        if connection.in_transaction:
+            raise InvariantBroken(private="a ledger transaction was opened inside another")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            fault = _fault(error)
+            self._broken = isinstance(fault, InvariantBroken)
+            self._undo(connection)
+            raise fault from None
+        except BaseException:
+            self._undo(connection)
+            raise
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One consistent view; inside this thread's own transaction, the view of that transaction.
+
+        Keep it short: a writer cannot commit while somebody reads.
+        """
+        self._refuse_if_broken()
+        connection = self._connection()
+        if connection.in_transaction:
+            yield connection
+            return
+        with _translated():
+            connection.execute("BEGIN")
+            try:
+                # The view is fixed by the first read, so that it begins here and not somewhere in the block.
+                connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close every thread's connection."""
+        with self._guard:
+            for handle in tuple(self._handles):
+                handle.connection.close()
+            self._local = threading.local()
+
+    def _connection(self) -> sqlite3.Connection:
+        handle: _Handle | None = getattr(self._local, "handle", None)
+        if handle is None:
+            with _translated():
+                handle = _Handle(self._connect())
+            self._local.handle = handle
+            with self._guard:
+                self._handles.add(handle)
+        return handle.connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            isolation_level=None,
+            timeout=self._busy_seconds,
+            # Only `close` and a dying thread touch another thread's connection.
+            check_same_thread=False,
+        )
+        try:
+            self._configure(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _configure(self, connection: sqlite3.Connection) -> None:
+        for pragma, wanted in (
+            ("journal_mode", "delete"),
+            ("synchronous", self._synchronous),
+            ("foreign_keys", 1),
+            ("trusted_schema", 0),
+        ):
+            connection.execute(f"PRAGMA {pragma} = {wanted}").fetchall()
+            if connection.execute(f"PRAGMA {pragma}").fetchone() != (wanted,):
+                raise InvariantBroken(private=f"SQLite did not accept {pragma} = {wanted}")
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Make the tables once; a file made for other tables is refused."""
+        version = zlib.crc32(self._schema.encode()) & 0x7FFF_FFFF or 1
+        if _version(connection) == version:
+            return
+        with self.transaction() as writing:
+            found = _version(writing)
+            if found not in (0, version):
+                raise LedgerCorrupt(f"{self.path} was made by another version of wardround, or for another role.")
+            if found == 0:
+                for statement in _statements(self._schema):
+                    writing.execute(statement)
+                writing.execute(f"PRAGMA user_version = {version}")
+
+    def _undo(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            self._broken = True
+            raise _fault(error) from None
+
+    def _refuse_if_broken(self) -> None:
+        if self._broken:
+            raise InvariantBroken("The ledger failed earlier; the process must stop and decide from disk.")
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """SQLite's errors as ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _fault(error) from None
+
+
+def _fault(error: sqlite3.Error) -> FederationError:
+    # The low byte is the primary code; errors of the Python module itself have none.
+    code = getattr(error, "sqlite_errorcode", -1) & 0xFF
+    text = f"{type(error).__name__} {code}: {error}"
+    if code in _BUSY:
+        # Also from COMMIT, when a reader stayed too long: the transaction is still open and is rolled back.
+        return LedgerBusy(private=text)
+    if code in _DAMAGED:
+        return LedgerCorrupt(private=text)
+    return InvariantBroken("The ledger failed; the process must stop and decide from disk.", private=text)
+
+
+def _create(path: Path) -> None:
+    """An empty file for its owner only, before SQLite makes one for everybody; its journals inherit the mode."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise ConfigurationMistaken(f"{path} cannot be made: {error.strerror}.") from None
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _statements(schema: str) -> Iterator[str]:
+    statement = ""
+    for line in schema.splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement

@@ -1,0 +1,31 @@
+"""One serving process for each folder, held by the operating system, so that a crash releases it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from wardround.federation.errors import ConfigurationMistaken, Refused
+
+
+@contextlib.contextmanager
+def serving_lock(folder: Path) -> Iterator[None]:
+    """Hold `folder` for this process; `Refused` when another process serves it.
+
+    Commands beside a serving process do not take it: the database's own locks keep them apart.
+    """
+    try:
+        descriptor = os.open(folder / "serving", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigurationMistaken(f"{folder} cannot be served: {error.strerror}.") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Refused(f"another process is serving {folder}; stop it first.") from None
+        yield
+    finally:
+        os.close(descriptor)
