@@ -1,0 +1,135 @@
+"""How the coordinator waits: for a change, never for a fixed time, and never longer than it was told.
+
+A change is announced under a key (a round, a site). Whoever waits reads the number of changes first, looks
+at the ledger, and then waits for a higher number; so no change between looking and waiting is missed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Patience(Protocol):
+    """The clock and the waiting of one coordinator."""
+
+    def now(self) -> float:
+        """Seconds that only ever grow; deadlines count in these."""
+
+    def date(self) -> float:
+        """Seconds since 1970, comparable after a restart."""
+
+    def changes(self, key: str) -> int:
+        """How often `key` has changed so far."""
+
+    def announce(self, key: str) -> None:
+        """Say that `key` changed."""
+
+    def wait(self, key: str, *, seen: int, seconds: float) -> None:
+        """Return once `key` has changed more often than `seen`, once `seconds` have passed, or at the end."""
+
+    def end(self) -> None:
+        """Wake everyone, for good: the coordinator stops."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the coordinator stops."""
+
+
+class RealPatience:
+    """The machine's clock, and one condition for each key, so that a change wakes only who waits for it."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._changes: Counter[str] = Counter()
+        self._waiting: dict[str, threading.Condition] = {}
+        self._ended = False
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def date(self) -> float:
+        return time.time()
+
+    def changes(self, key: str) -> int:
+        with self._guard:
+            return self._changes[key]
+
+    def announce(self, key: str) -> None:
+        with self._guard:
+            self._changes[key] += 1
+            if (waiting := self._waiting.get(key)) is not None:
+                waiting.notify_all()
+
+    def wait(self, key: str, *, seen: int, seconds: float) -> None:
+        with self._guard:
+            condition = self._waiting.setdefault(key, threading.Condition(self._guard))
+            condition.wait_for(lambda: self._ended or self._changes[key] > seen, timeout=max(seconds, 0.0))
+
+    def end(self) -> None:
+        with self._guard:
+            self._ended = True
+            for condition in self._waiting.values():
+                condition.notify_all()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+
+class PumpedPatience:
+    """A federation in one process and one thread: waiting lets the others work, and time passes when they rest.
+
+    `pump` lets every site take a turn and says whether any of them did something. Time is a number that
+    jumps to the end of the wait when nobody has anything to do, so a deadline costs no real second.
+    """
+
+    def __init__(self, pump: Callable[[], bool], *, date: float = 0.0) -> None:
+        self._pump = pump
+        self._now = 0.0
+        self._start = date
+        self._changes: Counter[str] = Counter()
+        self._pumping = False
+        self._ended = False
+
+    def now(self) -> float:
+        return self._now
+
+    def date(self) -> float:
+        return self._start + self._now
+
+    def changes(self, key: str) -> int:
+        return self._changes[key]
+
+    def announce(self, key: str) -> None:
+        self._changes[key] += 1
+
+    def wait(self, key: str, *, seen: int, seconds: float) -> None:
+        if self._pumping:
+            # A site that takes its turn inside another's wait finds what there is, and does not wait itself.
+            return
+        until = self._now + max(seconds, 0.0)
+        while self._changes[key] <= seen and self._now < until and not self._ended:
+            if not self._turn():
+                self._now = until
+
+    def _turn(self) -> bool:
+        self._pumping = True
+        try:
+            return self._pump()
+        finally:
+            self._pumping = False
+
+    def pass_seconds(self, seconds: float) -> None:
+        """Let time go by while nobody works."""
+        self._now += seconds
+
+    def end(self) -> None:
+        self._ended = True
+
+    @property
+    def ended(self) -> bool:
+        return self._ended

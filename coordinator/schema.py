@@ -1,0 +1,92 @@
+"""The coordinator's tables, beside the chain and the accounts that every ledger has.
+
+The chain says what happened; these rows say where things stand, so that nothing has to be added up to go on.
+Each row is written in the same transaction as the entry it repeats.
+"""
+
+from __future__ import annotations
+
+from wardround.federation.ledger import accounts, chain
+
+_OWN = """
+CREATE TABLE sites (
+    name            TEXT PRIMARY KEY,
+    key             TEXT NOT NULL UNIQUE,
+    patients        INTEGER NOT NULL CHECK (patients >= 0),
+    dataset         TEXT NOT NULL,
+    study_signature BLOB NOT NULL,
+    state           TEXT NOT NULL CHECK (state IN ('active', 'frozen', 'revoked')),
+    -- the last place of the site's own chain that the coordinator has given a receipt for
+    head_sequence   INTEGER NOT NULL DEFAULT 0,
+    head_digest     TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- every place of a site's chain that the coordinator has seen; two digests at one place are a fork
+CREATE TABLE places (
+    site     TEXT NOT NULL REFERENCES sites (name),
+    sequence INTEGER NOT NULL,
+    digest   TEXT NOT NULL,
+    PRIMARY KEY (site, sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE analysts (
+    name  TEXT PRIMARY KEY,
+    state TEXT NOT NULL CHECK (state IN ('active', 'revoked'))
+) STRICT, WITHOUT ROWID;
+
+-- a plan is here once it is reserved; `plan` is its canonical encoding, whose hash is the key
+CREATE TABLE rounds (
+    number      INTEGER PRIMARY KEY AUTOINCREMENT,
+    plan_id     TEXT NOT NULL UNIQUE,
+    plan        BLOB NOT NULL,
+    analyst     TEXT NOT NULL,
+    epsilon     REAL NOT NULL,
+    delta       REAL NOT NULL,
+    mu_squared  INTEGER NOT NULL,
+    pure        INTEGER NOT NULL,
+    slack       INTEGER NOT NULL,
+    state       TEXT NOT NULL CHECK (state IN ('reserved', 'open', 'settled', 'answered')),
+    opened_at   REAL,
+    outcome     TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX rounds_by_state ON rounds (state);
+
+CREATE TABLE tasks (
+    plan_id       TEXT NOT NULL REFERENCES rounds (plan_id),
+    site          TEXT NOT NULL REFERENCES sites (name),
+    number        INTEGER NOT NULL,
+    state         TEXT NOT NULL
+        CHECK (state IN ('open', 'claimed', 'pending', 'released', 'refused', 'failed', 'missing')),
+    -- the head named when the task was first handed out: its answer must come after it in the site's chain
+    claimed_after INTEGER,
+    PRIMARY KEY (plan_id, site)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tasks_by_site ON tasks (site, state, number);
+
+-- what a site answered, once; `entry` is the digest of its signed entry, `receipt` the number of ours
+CREATE TABLE submissions (
+    plan_id TEXT NOT NULL,
+    site    TEXT NOT NULL,
+    entry   TEXT NOT NULL,
+    code    TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    receipt INTEGER NOT NULL REFERENCES entries (sequence),
+    PRIMARY KEY (plan_id, site),
+    FOREIGN KEY (plan_id, site) REFERENCES tasks (plan_id, site)
+) STRICT;
+CREATE TRIGGER submissions_are_never_changed BEFORE UPDATE ON submissions
+BEGIN SELECT RAISE(ABORT, 'a submission is never changed'); END;
+CREATE TRIGGER submissions_are_never_removed BEFORE DELETE ON submissions
+BEGIN SELECT RAISE(ABORT, 'a submission is never removed'); END;
+
+CREATE TABLE answers (
+    plan_id TEXT PRIMARY KEY REFERENCES rounds (plan_id),
+    answer  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER answers_are_never_changed BEFORE UPDATE ON answers
+BEGIN SELECT RAISE(ABORT, 'an answer is never changed'); END;
+CREATE TRIGGER answers_are_never_removed BEFORE DELETE ON answers
+BEGIN SELECT RAISE(ABORT, 'an answer is never removed'); END;
+"""
+
+SCHEMA = chain.SCHEMA + accounts.SCHEMA + _OWN
