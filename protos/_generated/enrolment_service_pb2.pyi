@@ -22,7 +22,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class EnrolRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    INVITATION_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
     SITE_FIELD_NUMBER: _builtins.int
     IDENTITY_KEY_FIELD_NUMBER: _builtins.int
     STUDY_HASH_FIELD_NUMBER: _builtins.int
@@ -30,7 +30,7 @@ class EnrolRequest(_message.Message):
     CERTIFICATE_REQUEST_FIELD_NUMBER: _builtins.int
     PATIENTS_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
-    invitation: _builtins.bytes
+    token: _builtins.str
     """the invitation's secret"""
     site: _builtins.str
     identity_key: _builtins.str
@@ -46,7 +46,7 @@ class EnrolRequest(_message.Message):
     def __init__(
         self,
         *,
-        invitation: _builtins.bytes = ...,
+        token: _builtins.str = ...,
         site: _builtins.str = ...,
         identity_key: _builtins.str = ...,
         study_hash: _builtins.str = ...,
@@ -57,7 +57,7 @@ class EnrolRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_request", b"certificate_request", "dataset", b"dataset", "identity_key", b"identity_key", "invitation", b"invitation", "patients", b"patients", "site", b"site", "study_hash", b"study_hash", "study_signature", b"study_signature"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_request", b"certificate_request", "dataset", b"dataset", "identity_key", b"identity_key", "patients", b"patients", "site", b"site", "study_hash", b"study_hash", "study_signature", b"study_signature", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,305 @@
+"""Questions, progress, answers, previews and budget reports, as messages and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from protos import checks
+from protos._generated import answer_pb2 as pb
+from protos.codec_plan import MECHANISMS, mechanism_from_number
+from protos.codec_query import (
+    STATISTICS,
+    column_name,
+    query_from_message,
+    query_to_message,
+    statistic_from_number,
+    value_from_message,
+    value_to_message,
+)
+from wardround.federation.answer import (
+    Answer,
+    AskRequest,
+    BudgetReport,
+    Estimate,
+    ExpectedError,
+    Loss,
+    Preview,
+    PrivacyStatement,
+    Progress,
+    Remaining,
+    SiteBudget,
+    SiteState,
+)
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.query import MAX_AGGREGATES, MAX_GROUP_COLUMNS, Statistic
+from wardround.federation.shape import MAX_CELLS
+from wardround.federation.study import Unit
+from wardround.privacy.law import Mechanism
+
+MAX_ESTIMATES = MAX_AGGREGATES * MAX_CELLS
+MAX_NOTE = 1024
+MAX_ACCOUNTANTS = 32
+MAX_OVERLAP = 10_000
+
+_STATES = {
+    SiteState.OPEN: pb.SITE_STATE_OPEN,
+    SiteState.CLAIMED: pb.SITE_STATE_CLAIMED,
+    SiteState.PENDING: pb.SITE_STATE_PENDING,
+    SiteState.RELEASED: pb.SITE_STATE_RELEASED,
+    SiteState.REFUSED: pb.SITE_STATE_REFUSED,
+    SiteState.FAILED: pb.SITE_STATE_FAILED,
+    SiteState.MISSING: pb.SITE_STATE_MISSING,
+}
+_STATES_BACK = {int(number): state for state, number in _STATES.items()}
+_UNITS = {Unit.PATIENT: pb.UNIT_PATIENT, Unit.EVENT: pb.UNIT_EVENT}
+_UNITS_BACK = {int(number): unit for unit, number in _UNITS.items()}
+
+
+def question_to_message(request: AskRequest) -> pb.Question:
+    """A question as a message; `QueryMistaken` when its numbers cannot mean a loss."""
+    epsilon, delta = request.epsilon, request.delta
+    if epsilon is not None and not 0.0 < epsilon < float("inf"):
+        msg = f"ε must be a finite number above 0, not {epsilon!r}."
+        raise QueryMistaken(msg)
+    if delta is not None and not 0.0 <= delta < 1.0:
+        msg = f"δ must be at least 0 and below 1, not {delta!r}."
+        raise QueryMistaken(msg)
+    query = query_to_message(request.query)
+    return pb.Question(query=query, epsilon=epsilon, delta=delta, nonce=request.nonce)
+
+
+def question_from_message(message: pb.Question) -> AskRequest:
+    """The question in a message."""
+    checks.require(message.HasField("query"), "a question has no query.")
+    epsilon = checks.finite(message.epsilon, "ε", lower=0.0) if message.HasField("epsilon") else None
+    checks.require(epsilon != 0.0, "ε is not above 0.")
+    delta = checks.finite(message.delta, "δ", lower=0.0) if message.HasField("delta") else None
+    checks.require(delta is None or delta < 1.0, "δ is not below 1.")
+    return AskRequest(query_from_message(message.query), epsilon, delta, checks.nonce(message.nonce))
+
+
+def progress_to_message(progress: Progress) -> pb.Progress:
+    """Progress as a message."""
+    sites = [pb.SiteProgress(site=site, state=_STATES[state]) for site, state in progress.sites]
+    return pb.Progress(seen=progress.seen, sites=sites)
+
+
+def progress_from_message(message: pb.Progress) -> Progress:
+    """The progress in a message."""
+    names = checks.names([site.site for site in message.sites], "the participants")
+    states = [checks.member(_STATES_BACK, site.state, "a site's state") for site in message.sites]
+    return Progress(checks.whole(message.seen, "progress"), tuple(zip(names, states, strict=True)))
+
+
+def answer_to_message(answer: Answer, estimates: Iterable[Estimate]) -> pb.Answer:
+    """An answer with these of its estimates."""
+    return pb.Answer(
+        plan_id=answer.plan_id,
+        unit=_UNITS[Unit(answer.unit)],
+        replayed=answer.replayed,
+        noiseless=answer.noiseless,
+        answered=answer.answered,
+        refused=[pb.RefusedSite(site=site, code=code) for site, code in answer.refused],
+        missing=answer.missing,
+        estimates=[estimate_to_message(estimate) for estimate in estimates],
+        privacy=_privacy_to_message(answer.privacy),
+    )
+
+
+def answer_from_message(message: pb.Answer) -> Answer:
+    """The answer in a message, with the estimates that came with it."""
+    refused = checks.names([site.site for site in message.refused], "the sites that refused")
+    codes = [checks.word(site.code, "a refusal's code") for site in message.refused]
+    checks.require(len(message.estimates) <= MAX_ESTIMATES, "an answer has too many estimates.")
+    checks.require(message.HasField("privacy"), "an answer does not say what it cost.")
+    return Answer(
+        plan_id=checks.digest(message.plan_id, "a plan id"),
+        unit=_unit(message.unit),
+        replayed=message.replayed,
+        noiseless=message.noiseless,
+        answered=checks.names(message.answered, "the sites that answered"),
+        refused=tuple(zip(refused, codes, strict=True)),
+        missing=checks.names(message.missing, "the missing sites"),
+        estimates=tuple(_estimate_from_message(estimate) for estimate in message.estimates),
+        privacy=_privacy_from_message(message.privacy),
+    )
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """A whole answer as bytes, for a store."""
+    return answer_to_message(answer, answer.estimates).SerializeToString(deterministic=True)
+
+
+def decode_answer(content: bytes) -> Answer:
+    """The whole answer in these bytes."""
+    return answer_from_message(checks.parse(pb.Answer, content))
+
+
+def estimate_to_message(estimate: Estimate) -> pb.Estimate:
+    """One estimate as a message."""
+    lower, upper = estimate.interval
+    return pb.Estimate(
+        statistic=STATISTICS[Statistic(estimate.statistic)],
+        column=estimate.column,
+        group=[pb.GroupKey(column=column, value=value_to_message(value)) for column, value in estimate.group],
+        value=estimate.value,
+        standard_error=estimate.standard_error,
+        lower=lower,
+        upper=upper,
+        confidence=estimate.confidence,
+    )
+
+
+def _estimate_from_message(message: pb.Estimate) -> Estimate:
+    checks.require(len(message.group) <= MAX_GROUP_COLUMNS, "an estimate has too many group columns.")
+    lower, upper = checks.finite(message.lower, "an interval"), checks.finite(message.upper, "an interval")
+    checks.require(lower <= upper, "an interval is the wrong way round.")
+    return Estimate(
+        statistic=statistic_from_number(message.statistic).value,
+        column=column_name(message.column) if message.HasField("column") else None,
+        group=tuple((column_name(key.column), value_from_message(key.value)) for key in message.group),
+        value=checks.finite(message.value, "an estimate"),
+        standard_error=checks.finite(message.standard_error, "a standard error", lower=0.0),
+        interval=(lower, upper),
+        confidence=checks.finite(message.confidence, "a confidence", lower=0.0, upper=1.0),
+    )
+
+
+def _unit(number: int) -> str:
+    return checks.member(_UNITS_BACK, number, "a unit").value
+
+
+def _loss_to_message(loss: Loss) -> pb.Loss:
+    return pb.Loss(epsilon=loss.epsilon, delta=loss.delta)
+
+
+def _loss_from_message(message: pb.Loss) -> Loss:
+    return Loss(checks.finite(message.epsilon, "ε", lower=0.0), checks.finite(message.delta, "δ", lower=0.0, upper=1.0))
+
+
+def _remaining_to_message(remaining: Remaining) -> pb.Remaining:
+    return pb.Remaining(epsilon=remaining.epsilon, fraction=remaining.fraction)
+
+
+def _remaining_from_message(message: pb.Remaining) -> Remaining:
+    return Remaining(
+        checks.finite(message.epsilon, "what remains", lower=0.0),
+        checks.finite(message.fraction, "the share that remains", lower=0.0, upper=1.0),
+    )
+
+
+def _privacy_to_message(privacy: PrivacyStatement) -> pb.PrivacyStatement:
+    return pb.PrivacyStatement(
+        mechanism=MECHANISMS[Mechanism(privacy.mechanism)],
+        charged=_loss_to_message(privacy.charged),
+        spent=_loss_to_message(privacy.spent),
+        remaining=_remaining_to_message(privacy.remaining),
+        overlap=privacy.overlap,
+        composition=privacy.composition,
+    )
+
+
+def _privacy_from_message(message: pb.PrivacyStatement) -> PrivacyStatement:
+    return PrivacyStatement(
+        mechanism=mechanism_from_number(message.mechanism).value,
+        charged=_loss_from_message(message.charged),
+        spent=_loss_from_message(message.spent),
+        remaining=_remaining_from_message(message.remaining),
+        overlap=_overlap(message.overlap),
+        composition=checks.word(message.composition, "a composition"),
+    )
+
+
+def _overlap(value: int) -> int:
+    return checks.whole(value, "an overlap", lower=1, upper=MAX_OVERLAP)
+
+
+def preview_to_message(preview: Preview) -> pb.Preview:
+    """A dry run as a message."""
+    return pb.Preview(
+        plan_id=preview.plan_id,
+        unit=_UNITS[Unit(preview.unit)],
+        replayed=preview.replayed,
+        sites=preview.sites,
+        expected=[_expected_to_message(expected) for expected in preview.expected],
+        privacy=_privacy_to_message(preview.privacy),
+    )
+
+
+def preview_from_message(message: pb.Preview) -> Preview:
+    """The dry run in a message."""
+    checks.require(len(message.expected) <= MAX_AGGREGATES, "a preview has too many parts.")
+    checks.require(message.HasField("privacy"), "a preview does not say what it would cost.")
+    return Preview(
+        plan_id=checks.digest(message.plan_id, "a plan id"),
+        unit=_unit(message.unit),
+        replayed=message.replayed,
+        sites=checks.names(message.sites, "the participants"),
+        expected=tuple(_expected_from_message(expected) for expected in message.expected),
+        privacy=_privacy_from_message(message.privacy),
+    )
+
+
+def _expected_to_message(expected: ExpectedError) -> pb.ExpectedError:
+    return pb.ExpectedError(
+        statistic=STATISTICS[Statistic(expected.statistic)],
+        column=expected.column,
+        groups=expected.groups,
+        standard_error=expected.standard_error,
+        note=expected.note,
+    )
+
+
+def _expected_from_message(message: pb.ExpectedError) -> ExpectedError:
+    return ExpectedError(
+        statistic=statistic_from_number(message.statistic).value,
+        column=column_name(message.column) if message.HasField("column") else None,
+        groups=checks.whole(message.groups, "the number of groups", lower=1, upper=MAX_CELLS),
+        standard_error=checks.finite(message.standard_error, "a standard error", lower=0.0),
+        note=checks.text(message.note, "a note", longest=MAX_NOTE, shortest=0),
+    )
+
+
+def budget_to_message(report: BudgetReport) -> pb.BudgetReport:
+    """A budget report as a message."""
+    return pb.BudgetReport(
+        study=report.study,
+        unit=_UNITS[Unit(report.unit)],
+        overlap=report.overlap,
+        cap=_loss_to_message(report.cap),
+        spent=_loss_to_message(report.spent),
+        remaining=_remaining_to_message(report.remaining),
+        accountants=[pb.Accountant(name=name, epsilon=epsilon) for name, epsilon in report.accountants],
+        sites=[
+            pb.SiteBudget(name=site.name, spent=_loss_to_message(site.spent), frozen=site.frozen)
+            for site in report.sites
+        ],
+        events=report.events,
+    )
+
+
+def budget_from_message(message: pb.BudgetReport) -> BudgetReport:
+    """The budget report in a message."""
+    checks.require(len(message.accountants) <= MAX_ACCOUNTANTS, "a report has too many accountants.")
+    return BudgetReport(
+        study=checks.name(message.study, "a study"),
+        unit=_unit(message.unit),
+        overlap=_overlap(message.overlap),
+        cap=_loss_from_message(message.cap),
+        spent=_loss_from_message(message.spent),
+        remaining=_remaining_from_message(message.remaining),
+        accountants=tuple(
+            (checks.word(item.name, "an accountant"), checks.finite(item.epsilon, "ε", lower=0.0))
+            for item in message.accountants
+        ),
+        sites=_site_budgets(message.sites),
+        events=checks.whole(message.events, "the number of events"),
+    )
+
+
+def _site_budgets(messages: Sequence[pb.SiteBudget]) -> tuple[SiteBudget, ...]:
+    names = checks.names([message.name for message in messages], "the sites")
+    return tuple(
+        SiteBudget(name, _loss_from_message(message.spent), message.frozen)
+        for name, message in zip(names, messages, strict=True)
+    )
