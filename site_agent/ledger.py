@@ -1,0 +1,338 @@
+"""The site's ledger: what was spent, what was kept, and in which order.
+
+Order is the guarantee. A charge is durable before any row is read; a release is durable before any byte of it is
+sent, and only bytes read back from the disk are sent. A plan is charged once and has one answer for ever. A site
+whose chain lacks an entry it once signed (a restored snapshot, a cloned machine) freezes, and is silent.
+
+The budget belongs to the dataset and its account lives in this file. Two folders, as for two studies over the same
+dataset, have an account each: until a folder can name another's ledger, a hospital divides its cap between them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from protos.codec_plan import decode_task, encode_task
+from site_agent import outbox, requests
+from site_agent.outbox import HistoryLine, Kept
+from site_agent.requests import Request, RequestState
+from wardround.federation.errors import (
+    ConfigurationMistaken,
+    InvariantBroken,
+    LedgerCorrupt,
+    MalformedMessage,
+    Mistaken,
+    PlanRefused,
+    SiteFrozen,
+    UnknownTask,
+)
+from wardround.federation.identity import Identity, PublicIdentity
+from wardround.federation.ledger import accounts, chain, site_tables
+from wardround.federation.ledger.body import (
+    Plain,
+    cap_body,
+    cap_in,
+    cost_body,
+    decode_body,
+    encode_body,
+    facts_body,
+    text_in,
+)
+from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.entry import Entry, Head
+from wardround.federation.plan import Charge
+from wardround.federation.release import Release
+from wardround.federation.task import Declined, Released, SignedTask
+from wardround.privacy.filter import Cap
+from wardround.privacy.loss import Cost
+
+LEDGER_FILE = "ledger.sqlite"
+
+
+def utc_today() -> datetime.date:
+    """The calendar date, which is all that a release says about time."""
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+class SiteLedger:
+    """One site's durable memory; a steward's command may open it beside the serving agent."""
+
+    def __init__(
+        self,
+        place: Path,
+        *,
+        identity: Identity,
+        durable: bool = True,
+        today: Callable[[], datetime.date] = utc_today,
+    ) -> None:
+        self._identity = identity
+        self._today = today
+        self._database = Database(_file(place), schema=site_tables.SCHEMA, durable=durable, existing=True)
+        with self._database.reading() as connection:
+            opened, last = chain.entry_at(connection, 1), chain.entry_at(connection, chain.head(connection).sequence)
+        if opened is None or last is None:
+            raise ConfigurationMistaken(f"{self._database.path} was never finished; run init again.")
+        body = decode_body(opened.body)
+        if text_in(body, "key") != identity.public.key or not last.signed_by(identity.public):
+            raise LedgerCorrupt("The ledger was not signed by this folder's identity.")
+        self.name = text_in(body, "name")
+        self.study_hash = text_in(body, "study_hash")
+        self.dataset = text_in(body, "dataset")
+        self._coordinator = PublicIdentity(text_in(body, "coordinator_key"))
+
+    @classmethod
+    def create(
+        cls,
+        place: Path,
+        *,
+        identity: Identity,
+        name: str,
+        study_hash: str,
+        dataset: str,
+        coordinator_key: str,
+        durable: bool = True,
+        today: Callable[[], datetime.date] = utc_today,
+    ) -> SiteLedger:
+        """Begin a ledger with its `opened` entry; repeating an init that was cut short does no harm."""
+        path = _file(place)
+        body = {
+            "role": "site",
+            "name": name,
+            "study_hash": study_hash,
+            "dataset": dataset,
+            "key": identity.public.key,
+            "coordinator_key": coordinator_key,
+        }
+        database = Database(path, schema=site_tables.SCHEMA, durable=durable)
+        try:
+            with database.transaction() as connection:
+                first = chain.entry_at(connection, 1)
+                if first is None:
+                    chain.append(connection, identity, kind="opened", body=body)
+                elif first.body != encode_body(body):
+                    raise ConfigurationMistaken(f"{path} is already the ledger of another site, study or key.")
+        finally:
+            database.close()
+        return cls(path, identity=identity, durable=durable, today=today)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._database.close()
+
+    # --- the budget ---------------------------------------------------------------------------------------
+
+    def set_cap(self, cap: Cap) -> None:
+        """Write the dataset's cap down when it changed. A frozen ledger stays as it is."""
+        body = cap_body(self.dataset, cap)
+        with self._database.transaction() as connection:
+            latest = chain.last(connection, "capped")
+            unchanged = latest is not None and cap_in(decode_body(latest.body)) == cap
+            if unchanged or _frozen(connection) is not None:
+                return
+            accounts.open_account(connection, self.dataset, cap.allowance())
+            chain.append(connection, self._identity, kind="capped", body=body)
+
+    def cap(self) -> Cap:
+        """The cap in force; `ConfigurationMistaken` before the first."""
+        with self._database.reading() as connection:
+            return _cap(connection)
+
+    def spent(self) -> Cost:
+        """Everything ever charged to the dataset."""
+        with self._database.reading() as connection:
+            found = accounts.balances(connection).get(self.dataset)
+        return Cost.zero() if found is None else found.spent
+
+    def charged(self, plan_id: str) -> bool:
+        """Whether this plan was paid for."""
+        with self._database.reading() as connection:
+            return outbox.charge_entry(connection, plan_id) is not None
+
+    # --- the write order ----------------------------------------------------------------------------------
+
+    def reconcile(self, head: Head) -> None:
+        """Freeze, and raise `SiteFrozen`, unless the chain contains the head that a task names.
+
+        For every task, before anything else is done with it: a refusal, too, would grow a forked chain.
+        """
+        with self._database.transaction() as connection:
+            forked = self._forked(connection, head)
+        if forked:
+            raise SiteFrozen
+
+    def find(self, plan_id: str) -> Kept | None:
+        """What was kept for this plan, read from the disk; it may be sent again and again."""
+        with self._database.reading() as connection:
+            _refuse_if_frozen(connection)
+            return outbox.find(connection, plan_id)
+
+    def spend(self, charge: Charge, *, head: Head) -> None:
+        """Transaction 1: charge a plan, once; a repeat is free. Durable when this returns.
+
+        Raises:
+            SiteFrozen: the chain does not contain `head`; it is frozen from now on.
+            BudgetExceeded: nothing was charged.
+        """
+        with self._database.transaction() as connection:
+            forked = self._forked(connection, head)
+            if not forked:
+                self._charge(connection, charge)
+        # Outside the block: raising inside would undo the freezing.
+        if forked:
+            raise SiteFrozen
+
+    def keep(self, release: Release) -> Released:
+        """Transaction 2: store a release and its signed entry, once, and return what the disk holds.
+
+        A second release for the plan is dropped and the first one returned, so noise is never drawn twice.
+        """
+        if release.site != self.name:
+            raise InvariantBroken(private="a release names another site")
+        with self._database.transaction() as connection:
+            _refuse_if_frozen(connection)
+            if not isinstance(outbox.find(connection, release.plan_id), Released):
+                outbox.store_release(connection, self._identity, release)
+        match self.find(release.plan_id):
+            case Released() as kept:
+                return kept
+            case _:
+                raise LedgerCorrupt(private="a committed release cannot be read back")
+
+    def refuse(self, plan_id: str, code: str) -> Declined:
+        """Store a signed refusal, once; impossible after the charge, which is never given back."""
+        with self._database.transaction() as connection:
+            _refuse_if_frozen(connection)
+            self._refuse(connection, plan_id, code)
+        match self.find(plan_id):
+            case Declined() as kept:
+                return kept
+            case _:
+                raise LedgerCorrupt(private="a committed refusal cannot be read back")
+
+    def undelivered(self) -> list[Kept]:
+        """What has no receipt yet, oldest first; nothing at all once frozen."""
+        with self._database.reading() as connection:
+            if _frozen(connection) is not None:
+                return []
+            kept = (outbox.find(connection, plan_id) for plan_id in outbox.undelivered(connection))
+            return [word for word in kept if word is not None]
+
+    def delivered(self, plan_id: str, receipt: Entry) -> None:
+        """Store the coordinator's receipt, after which the bytes are not sent unasked again."""
+        with self._database.transaction() as connection:
+            kept = outbox.find(connection, plan_id)
+            if kept is None:
+                raise UnknownTask(private="a receipt for a plan that was never answered")
+            if not outbox.is_receipt_for(kept, receipt, site=self.name, coordinator=self._coordinator):
+                raise MalformedMessage("A receipt is not about what this site sent.")
+            outbox.store_receipt(connection, plan_id, receipt)
+
+    # --- the steward --------------------------------------------------------------------------------------
+
+    def hold(self, signed: SignedTask, *, summary: str) -> RequestState:
+        """Keep a task until a data steward decides, and say what was decided; nothing is spent."""
+        plan_id, asked_on = signed.task.plan.plan_id, self._today().isoformat()
+        with self._database.transaction() as connection:
+            _refuse_if_frozen(connection)
+            return requests.hold(
+                connection, task=encode_task(signed), plan_id=plan_id, summary=summary, asked_on=asked_on
+            )
+
+    def requests(self) -> list[Request]:
+        """Every plan that ever waited for a steward, oldest first."""
+        with self._database.reading() as connection:
+            return requests.listed(connection)
+
+    def decide(self, plan_id: str, *, approve: bool) -> None:
+        """Approve or deny; a denial is at once the signed refusal that the agent will deliver."""
+        with self._database.transaction() as connection:
+            _refuse_if_frozen(connection)
+            if outbox.charge_entry(connection, plan_id) or outbox.find(connection, plan_id):
+                raise Mistaken(f"plan {plan_id} was already answered.")
+            requests.decide(connection, plan_id, RequestState.APPROVED if approve else RequestState.DENIED)
+            if not approve:
+                self._refuse(connection, plan_id, requests.DENIED)
+
+    def decided(self) -> list[SignedTask]:
+        """The tasks that a steward decided and whose answer is still owed; none once frozen."""
+        with self._database.reading() as connection:
+            tasks = [] if _frozen(connection) is not None else requests.decided(connection)
+        return [decode_task(task) for task in tasks]
+
+    def history(self) -> list[HistoryLine]:
+        """Everything that ever left, or is about to."""
+        with self._database.reading() as connection:
+            return outbox.history(connection)
+
+    # --- the chain ----------------------------------------------------------------------------------------
+
+    def head(self) -> Head:
+        """Where the chain ends."""
+        with self._database.reading() as connection:
+            return chain.head(connection)
+
+    def frozen(self) -> str | None:
+        """Why the site is frozen, or None."""
+        with self._database.reading() as connection:
+            return _frozen(connection)
+
+    def _forked(self, connection: sqlite3.Connection, head: Head) -> bool:
+        _refuse_if_frozen(connection)
+        if chain.contains(connection, head):
+            return False
+        reason = "the chain does not contain the head that the coordinator holds a receipt for"
+        body: dict[str, Plain] = {"reason": reason, "sequence": head.sequence, "digest": head.digest}
+        chain.append(connection, self._identity, kind="frozen", body=body)
+        return True
+
+    def _charge(self, connection: sqlite3.Connection, charge: Charge) -> None:
+        paid = outbox.charged_facts(connection, charge.plan_id)
+        if paid is not None:
+            if paid != charge.facts:
+                raise InvariantBroken(private="a plan was charged before under other facts")
+            return
+        if outbox.find(connection, charge.plan_id) is not None:
+            raise PlanRefused("the site already refused this plan.")
+        cap, before = _cap(connection), accounts.spent(connection, self.dataset)
+        if not accounts.fits(connection, self.dataset, charge.cost):
+            raise accounts.budget_exceeded(charge.cost, before, cap)
+        accounts.debit(connection, self.dataset, charge.cost)
+        body: dict[str, Plain] = {
+            "plan_id": charge.plan_id,
+            "account": self.dataset,
+            "facts": facts_body(charge.facts),
+            **cost_body(charge.cost),
+        }
+        entry = chain.append(connection, self._identity, kind="charged", body=body)
+        connection.execute("INSERT INTO charges (plan_id, sequence) VALUES (?, ?)", (charge.plan_id, entry.sequence))
+
+    def _refuse(self, connection: sqlite3.Connection, plan_id: str, code: str) -> None:
+        if outbox.charge_entry(connection, plan_id) is not None:
+            raise InvariantBroken(private="a plan was about to be refused after its charge")
+        if outbox.find(connection, plan_id) is None:
+            date = self._today().isoformat()
+            outbox.store_refusal(connection, self._identity, plan_id=plan_id, code=code, date=date)
+
+
+def _file(place: Path) -> Path:
+    return place if place.suffix == ".sqlite" else place / LEDGER_FILE
+
+
+def _cap(connection: sqlite3.Connection) -> Cap:
+    entry = chain.last(connection, "capped")
+    if entry is None:
+        raise ConfigurationMistaken("the site has no budget yet; [policy] in site.toml sets it.")
+    return cap_in(decode_body(entry.body))
+
+
+def _frozen(connection: sqlite3.Connection) -> str | None:
+    entry = chain.last(connection, "frozen")
+    return None if entry is None else text_in(decode_body(entry.body), "reason")
+
+
+def _refuse_if_frozen(connection: sqlite3.Connection) -> None:
+    if _frozen(connection) is not None:
+        raise SiteFrozen

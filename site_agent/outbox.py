@@ -1,0 +1,136 @@
+"""What leaves a site: releases and refusals, as rows that are written once and read back before they are sent.
+
+Every function works inside the caller's transaction; `SiteLedger` decides when one begins and ends.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from wardround.federation.errors import LedgerCorrupt, UnpaidRelease
+from wardround.federation.identity import Identity, PublicIdentity
+from wardround.federation.ledger import chain
+from wardround.federation.ledger.body import cost_in, decode_body, facts_in, text_in
+from wardround.federation.ledger.entry import Entry
+from wardround.federation.ledger.receipts import acknowledges
+from wardround.federation.release import Release, decode_release, release_hash
+from wardround.federation.task import Declined, Released
+from wardround.privacy.loss import Cost, Fact
+
+Kept: TypeAlias = Released | Declined
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLine:
+    """One thing that left: when, about which plan, how many integers, at what cost, and whether it arrived."""
+
+    date: str
+    plan_id: str
+    kind: str
+    values: int
+    delivered: bool
+    cost: Cost
+
+
+def charge_entry(connection: sqlite3.Connection, plan_id: str) -> Entry | None:
+    """The entry that paid for a plan, if it was paid for."""
+    row = connection.execute("SELECT sequence FROM charges WHERE plan_id = ?", (plan_id,)).fetchone()
+    return None if row is None else _entry(connection, row[0], kind="charged", plan_id=plan_id)
+
+
+def charged_facts(connection: sqlite3.Connection, plan_id: str) -> tuple[Fact, ...] | None:
+    """The facts that were paid for, or None when nothing was."""
+    entry = charge_entry(connection, plan_id)
+    return None if entry is None else facts_in(decode_body(entry.body))
+
+
+def store_release(connection: sqlite3.Connection, identity: Identity, release: Release) -> None:
+    """Write the bytes of a release and the signed entry that names their hash."""
+    facts = charged_facts(connection, release.plan_id)
+    if facts is None:
+        raise UnpaidRelease
+    if release.values.size != sum(fact.dimension for fact in facts):
+        raise UnpaidRelease(private="the release has another length than what was paid for")
+    payload = release.encode()
+    body = {"plan_id": release.plan_id, "release_hash": release_hash(payload)}
+    entry = chain.append(connection, identity, kind="released", body=body)
+    connection.execute(
+        "INSERT INTO releases (plan_id, sequence, payload) VALUES (?, ?, ?)",
+        (release.plan_id, entry.sequence, payload),
+    )
+
+
+def store_refusal(connection: sqlite3.Connection, identity: Identity, *, plan_id: str, code: str, date: str) -> None:
+    """Write a signed refusal."""
+    entry = chain.append(connection, identity, kind="refused", body={"plan_id": plan_id, "code": code})
+    connection.execute(
+        "INSERT INTO refusals (plan_id, sequence, date) VALUES (?, ?, ?)", (plan_id, entry.sequence, date)
+    )
+
+
+def store_receipt(connection: sqlite3.Connection, plan_id: str, receipt: Entry) -> None:
+    """Write the coordinator's receipt; the first one stays."""
+    connection.execute(
+        "INSERT INTO receipts (plan_id, sequence, previous, kind, body, signature) VALUES (?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (plan_id) DO NOTHING",
+        (plan_id, receipt.sequence, receipt.previous, receipt.kind, receipt.body, receipt.signature),
+    )
+
+
+def find(connection: sqlite3.Connection, plan_id: str) -> Kept | None:
+    """What was kept for a plan, from the disk; `LedgerCorrupt` when the bytes are not those that were signed."""
+    row = connection.execute("SELECT sequence, payload FROM releases WHERE plan_id = ?", (plan_id,)).fetchone()
+    if row is not None:
+        entry, payload = _entry(connection, row[0], kind="released", plan_id=plan_id), bytes(row[1])
+        if text_in(decode_body(entry.body), "release_hash") != release_hash(payload):
+            raise LedgerCorrupt(private="a stored release is not the one that was signed")
+        return Released(plan_id, payload, entry)
+    row = connection.execute("SELECT sequence FROM refusals WHERE plan_id = ?", (plan_id,)).fetchone()
+    if row is not None:
+        entry = _entry(connection, row[0], kind="refused", plan_id=plan_id)
+        return Declined(plan_id, text_in(decode_body(entry.body), "code"), entry)
+    return None
+
+
+def undelivered(connection: sqlite3.Connection) -> list[str]:
+    """The plans whose release or refusal has no receipt yet, in the order they were kept."""
+    rows = connection.execute(
+        """
+        SELECT plan_id FROM (
+            SELECT plan_id, sequence FROM releases UNION ALL SELECT plan_id, sequence FROM refusals
+        ) WHERE plan_id NOT IN (SELECT plan_id FROM receipts) ORDER BY sequence
+        """
+    )
+    return [row[0] for row in rows]
+
+
+def is_receipt_for(kept: Kept, receipt: Entry, *, site: str, coordinator: PublicIdentity) -> bool:
+    """Whether `receipt` is the coordinator's word that exactly this arrived."""
+    hashed = release_hash(kept.payload) if isinstance(kept, Released) else None
+    return receipt.signed_by(coordinator) and acknowledges(
+        receipt, kept.entry.head, plan_id=kept.plan_id, site=site, released=hashed
+    )
+
+
+def history(connection: sqlite3.Connection) -> list[HistoryLine]:
+    """Everything that was ever kept to be sent, oldest first."""
+    delivered = {row[0] for row in connection.execute("SELECT plan_id FROM receipts")}
+    lines: list[tuple[int, HistoryLine]] = []
+    for plan_id, sequence, payload in connection.execute("SELECT plan_id, sequence, payload FROM releases"):
+        release, paid = decode_release(bytes(payload)), charge_entry(connection, plan_id)
+        cost = Cost.zero() if paid is None else cost_in(decode_body(paid.body))
+        size = int(release.values.size)
+        line = HistoryLine(release.date, plan_id, "released", size, plan_id in delivered, cost)
+        lines.append((sequence, line))
+    for plan_id, sequence, date in connection.execute("SELECT plan_id, sequence, date FROM refusals"):
+        lines.append((sequence, HistoryLine(date, plan_id, "refused", 0, plan_id in delivered, Cost.zero())))
+    return [line for _, line in sorted(lines, key=lambda pair: pair[0])]
+
+
+def _entry(connection: sqlite3.Connection, sequence: int, *, kind: str, plan_id: str) -> Entry:
+    entry = chain.entry_at(connection, sequence)
+    if entry is None or entry.kind != kind or decode_body(entry.body).get("plan_id") != plan_id:
+        raise LedgerCorrupt(private=f"entry {sequence} is not about the plan that its row names")
+    return entry

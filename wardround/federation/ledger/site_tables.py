@@ -1,0 +1,56 @@
+"""The tables of a site's ledger; here, beside the chain, because `verify` reads them without loading the role.
+
+The database repeats the rules of the code: no release without a charge, one release for a plan, no refusal of
+what was charged, and nothing that left is ever changed.
+"""
+
+from __future__ import annotations
+
+from wardround.federation.ledger import accounts, chain
+
+_OWN = """
+CREATE TABLE charges (
+    plan_id  TEXT PRIMARY KEY,
+    sequence INTEGER NOT NULL UNIQUE REFERENCES entries (sequence)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE releases (
+    plan_id  TEXT PRIMARY KEY REFERENCES charges (plan_id),
+    sequence INTEGER NOT NULL UNIQUE REFERENCES entries (sequence),
+    payload  BLOB NOT NULL
+) STRICT;
+CREATE TRIGGER releases_are_never_changed BEFORE UPDATE ON releases
+BEGIN SELECT RAISE(ABORT, 'a release is never changed'); END;
+CREATE TRIGGER releases_are_never_removed BEFORE DELETE ON releases
+BEGIN SELECT RAISE(ABORT, 'a release is never removed'); END;
+CREATE TABLE refusals (
+    plan_id  TEXT PRIMARY KEY,
+    sequence INTEGER NOT NULL UNIQUE REFERENCES entries (sequence),
+    date     TEXT NOT NULL
+) STRICT;
+CREATE TRIGGER refusals_are_never_changed BEFORE UPDATE ON refusals
+BEGIN SELECT RAISE(ABORT, 'a refusal is never changed'); END;
+CREATE TRIGGER what_was_charged_is_not_refused BEFORE INSERT ON refusals
+WHEN EXISTS (SELECT 1 FROM charges WHERE plan_id = NEW.plan_id)
+BEGIN SELECT RAISE(ABORT, 'a charged plan is not refused'); END;
+CREATE TRIGGER what_was_refused_is_not_charged BEFORE INSERT ON charges
+WHEN EXISTS (SELECT 1 FROM refusals WHERE plan_id = NEW.plan_id)
+BEGIN SELECT RAISE(ABORT, 'a refused plan is not charged'); END;
+-- The coordinator's signed entry about a release or a refusal of ours; its chain is not this one.
+CREATE TABLE receipts (
+    plan_id   TEXT PRIMARY KEY,
+    sequence  INTEGER NOT NULL,
+    previous  TEXT NOT NULL,
+    kind      TEXT NOT NULL,
+    body      TEXT NOT NULL,
+    signature BLOB NOT NULL
+) STRICT;
+CREATE TABLE requests (
+    plan_id  TEXT PRIMARY KEY,
+    task     BLOB NOT NULL,
+    summary  TEXT NOT NULL,
+    state    TEXT NOT NULL CHECK (state IN ('pending', 'approved', 'denied')),
+    asked_on TEXT NOT NULL
+) STRICT;
+"""
+
+SCHEMA = chain.SCHEMA + accounts.SCHEMA + _OWN
