@@ -14,7 +14,7 @@ from wardround.privacy.calibration import (
     pure_units,
     without_slack,
 )
-from wardround.privacy.gaussian import epsilon_of
+from wardround.privacy.gaussian import LARGEST_EPSILON, epsilon_of
 from wardround.privacy.loss import MU_UNIT, PURE_UNIT, SLACK_UNIT, Cost
 
 # A smaller delta would leave no whole units of slack, and every Gaussian question would fail.
@@ -33,8 +33,8 @@ class Cap:
     pure_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
-            raise ValueError(f"a cap's epsilon must be a finite number above 0, not {self.epsilon!r}")
+        if not 0.0 < self.epsilon <= LARGEST_EPSILON:
+            raise ValueError(f"a cap's epsilon must be above 0 and at most {LARGEST_EPSILON:g}, not {self.epsilon!r}")
         if self.delta != 0.0 and not LEAST_DELTA <= self.delta < 1.0:
             raise ValueError(f"a cap's delta must be 0, or from {LEAST_DELTA:g} to 1, not {self.delta!r}")
         if not 0.0 <= self.pure_epsilon <= self.epsilon:

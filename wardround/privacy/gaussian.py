@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 # Beyond these, double precision can no longer tell neighbouring answers apart; no study is near.
-LARGEST_MU = 1e4
+LARGEST_MU = 1e5
 LARGEST_EPSILON = 1e8
 
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -44,10 +44,16 @@ def delta_of(epsilon: float, mu: float) -> float:
 
 
 def epsilon_of(delta: float, mu: float) -> float:
-    """The least epsilon at which `mu`-GDP implies (epsilon, `delta`), rounded up."""
+    """The least epsilon at which `mu`-GDP implies (epsilon, `delta`), rounded up.
+
+    Every finite mu has an answer, because a hostile plan's price must still be told; beyond
+    LARGEST_MU it is the looser bound of zero-concentrated privacy.
+    """
     _check_delta(delta)
-    _check_mu(mu)
     log_delta = math.log(delta)
+    if LARGEST_MU < mu < math.inf:
+        return (0.5 * mu * mu + mu * math.sqrt(-2.0 * log_delta)) * (1.0 + 1e-12)
+    _check_mu(mu)
 
     def holds(epsilon: float) -> bool:
         return mu == 0.0 or _log_delta_above(epsilon, mu) <= log_delta
@@ -140,8 +146,7 @@ def _mills_drop(x: float, mu: float) -> float:
     half = 0.5 * mu
     centre = x + half
     return half * math.fsum(
-        weight * (_mills_slope(centre - half * node) + _mills_slope(centre + half * node))
-        for node, weight in _LEGENDRE
+        weight * (_mills_slope(centre - half * node) + _mills_slope(centre + half * node)) for node, weight in _LEGENDRE
     )
 
 

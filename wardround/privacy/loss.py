@@ -50,11 +50,7 @@ class Cost:
 
     def fits(self, allowance: "Cost") -> bool:
         """Whether no component is above the allowance's."""
-        return (
-            self.mu_squared <= allowance.mu_squared
-            and self.pure <= allowance.pure
-            and self.slack <= allowance.slack
-        )
+        return self.mu_squared <= allowance.mu_squared and self.pure <= allowance.pure and self.slack <= allowance.slack
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +75,7 @@ class Fact:
                 )
                 slack = Fraction(self.dimension, COORDINATES_PER_SLACK)
                 return Cost(mu_squared=_up(mu_squared * MU_UNIT), pure=0, slack=_up(slack))
-            case Mechanism.DISCRETE_LAPLACE:
+            case Mechanism.DISCRETE_LAPLACE:  # pragma: no branch
                 epsilon = Fraction(self.l1_sensitivity) / self.law.scale
                 return Cost(mu_squared=0, pure=_up(epsilon * PURE_UNIT), slack=0)
 

@@ -70,7 +70,7 @@ def _critical_value(law: NoiseLaw, terms: int, confidence: float) -> float:
             return max(normal, _ratio_up(reach, deviation))
         case Mechanism.DISCRETE_LAPLACE if law.scale <= _CONVOLVED_SCALE:
             return _ratio_up(_convolved_reach(law, terms, confidence), deviation)
-        case Mechanism.DISCRETE_LAPLACE:
+        case Mechanism.DISCRETE_LAPLACE:  # pragma: no branch
             # A geometric draw is b times an exponential one, rounded down: each of the terms is
             # less than one grid unit away from b times a Laplace draw.
             reach = math.ceil(float(law.scale) * _laplace_reach(terms, confidence)) + terms
