@@ -51,6 +51,7 @@ SOUND: tuple[tuple[Rule, str, str], ...] = (
     (rules.forbidden_names, "wardround.analyst.client", "class Client: ..."),
     (rules.forbidden_names, "site_agent.datasets", "class Dataset: ...\ndef preserve(observer): ..."),
     (rules.broad_excepts, "coordinator.rounds", "try:\n    f()\nexcept OSError:\n    g()"),
+    (rules.broad_excepts, "coordinator.rounds", "try:\n    f()\nexcept BaseException:\n    undo()\n    raise"),
     (rules.broad_excepts, "site_agent.agent", "try:\n    f()\nexcept Exception:\n    g()"),
     (rules.seeded_randomness, "wardround.simulation.cohort", "import random"),
     (rules.system_entropy, "wardround.privacy.noise.stream", "import os\nos.urandom(8)"),
