@@ -22,7 +22,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class EnrolRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    TOKEN_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
     SITE_FIELD_NUMBER: _builtins.int
     IDENTITY_KEY_FIELD_NUMBER: _builtins.int
     STUDY_HASH_FIELD_NUMBER: _builtins.int
@@ -30,15 +30,15 @@ class EnrolRequest(_message.Message):
     CERTIFICATE_REQUEST_FIELD_NUMBER: _builtins.int
     PATIENTS_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
-    token: _builtins.str
-    """the invitation's secret"""
+    secret: _builtins.bytes
+    """the invitation's, 32 bytes"""
     site: _builtins.str
     identity_key: _builtins.str
     """Ed25519, hexadecimal"""
     study_hash: _builtins.str
     study_signature: _builtins.bytes
     """by the identity key, over the study's hash"""
-    certificate_request: _builtins.str
+    certificate_request: _builtins.bytes
     """PKCS #10 in PEM, P-256"""
     patients: _builtins.int
     """declared, public"""
@@ -46,18 +46,18 @@ class EnrolRequest(_message.Message):
     def __init__(
         self,
         *,
-        token: _builtins.str = ...,
+        secret: _builtins.bytes = ...,
         site: _builtins.str = ...,
         identity_key: _builtins.str = ...,
         study_hash: _builtins.str = ...,
         study_signature: _builtins.bytes = ...,
-        certificate_request: _builtins.str = ...,
+        certificate_request: _builtins.bytes = ...,
         patients: _builtins.int = ...,
         dataset: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_request", b"certificate_request", "dataset", b"dataset", "identity_key", b"identity_key", "patients", b"patients", "site", b"site", "study_hash", b"study_hash", "study_signature", b"study_signature", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_request", b"certificate_request", "dataset", b"dataset", "identity_key", b"identity_key", "patients", b"patients", "secret", b"secret", "site", b"site", "study_hash", b"study_hash", "study_signature", b"study_signature"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -68,24 +68,16 @@ class EnrolReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CERTIFICATE_FIELD_NUMBER: _builtins.int
-    AUTHORITY_FIELD_NUMBER: _builtins.int
-    COORDINATOR_KEY_FIELD_NUMBER: _builtins.int
-    certificate: _builtins.str
-    """PEM"""
-    authority: _builtins.str
-    """PEM"""
-    coordinator_key: _builtins.str
-    """Ed25519, hexadecimal: signs tasks and receipts"""
+    certificate: _builtins.bytes
+    """PEM; the invitation already named the authority and the coordinator's key"""
     def __init__(
         self,
         *,
-        certificate: _builtins.str = ...,
-        authority: _builtins.str = ...,
-        coordinator_key: _builtins.str = ...,
+        certificate: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority", "certificate", b"certificate", "coordinator_key", b"coordinator_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -200,12 +200,12 @@ class RenewCertificateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CERTIFICATE_REQUEST_FIELD_NUMBER: _builtins.int
-    certificate_request: _builtins.str
+    certificate_request: _builtins.bytes
     """PKCS #10 in PEM, P-256"""
     def __init__(
         self,
         *,
-        certificate_request: _builtins.str = ...,
+        certificate_request: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -220,20 +220,16 @@ class RenewCertificateReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CERTIFICATE_FIELD_NUMBER: _builtins.int
-    AUTHORITY_FIELD_NUMBER: _builtins.int
-    certificate: _builtins.str
-    """PEM"""
-    authority: _builtins.str
+    certificate: _builtins.bytes
     """PEM"""
     def __init__(
         self,
         *,
-        certificate: _builtins.str = ...,
-        authority: _builtins.str = ...,
+        certificate: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority", "certificate", b"certificate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
