@@ -41,15 +41,13 @@ from wardround.federation.ledger.body import (
     facts_body,
     text_in,
 )
-from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.database import LEDGER_FILE, Database
 from wardround.federation.ledger.entry import Entry, Head
 from wardround.federation.plan import Charge
 from wardround.federation.release import Release
 from wardround.federation.task import Declined, Released, SignedTask
 from wardround.privacy.filter import Cap
 from wardround.privacy.loss import Cost
-
-LEDGER_FILE = "ledger.sqlite"
 
 
 def utc_today() -> datetime.date:

@@ -23,6 +23,7 @@ from wardround.federation.errors import (
     LedgerCorrupt,
 )
 
+LEDGER_FILE = "ledger.sqlite"
 BUSY_SECONDS = 20.0
 # STRICT tables; older libraries would quietly store text in integer columns.
 LEAST_SQLITE = (3, 37, 0)
