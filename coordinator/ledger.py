@@ -13,10 +13,9 @@ from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.body import cap_body, decode_body, text_in
-from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.database import LEDGER_FILE, Database
 from wardround.federation.study import Study
 
-FILE = "ledger.sqlite"
 STUDY_ACCOUNT = "study"
 
 
@@ -39,7 +38,7 @@ def open_ledger(folder: Path, *, study: Study, identity: Identity, durable: bool
     A ledger that was begun for another study or under another key is `ConfigurationMistaken`: a budget
     cannot be changed by editing a file.
     """
-    database = Database(folder / FILE, schema=SCHEMA, durable=durable)
+    database = Database(folder / LEDGER_FILE, schema=SCHEMA, durable=durable)
     with database.reading() as connection:
         begun = chain.entry_at(connection, 1)
     if begun is None:
@@ -47,15 +46,13 @@ def open_ledger(folder: Path, *, study: Study, identity: Identity, durable: bool
             begun = chain.entry_at(connection, 1)
             if begun is None:
                 opened = {"role": "coordinator", "name": study.name, "study_hash": study.study_hash}
-                begun = chain.append(
-                    connection, identity, kind="opened", body={**opened, "key": identity.public.key}
-                )
+                begun = chain.append(connection, identity, kind="opened", body={**opened, "key": identity.public.key})
                 chain.append(connection, identity, kind="capped", body=cap_body(STUDY_ACCOUNT, study.cap))
     body = decode_body(begun.body)
     if text_in(body, "study_hash") != study.study_hash:
-        msg = f"{folder / FILE} was begun for another study; restore study.toml or begin a new folder."
+        msg = f"{folder / LEDGER_FILE} was begun for another study; restore study.toml or begin a new folder."
         raise ConfigurationMistaken(msg)
     if text_in(body, "key") != identity.public.key:
-        msg = f"{folder / FILE} is signed by another identity; restore identity.pem."
+        msg = f"{folder / LEDGER_FILE} is signed by another identity; restore identity.pem."
         raise ConfigurationMistaken(msg)
     return Ledger(database, study, identity)

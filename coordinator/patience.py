@@ -49,27 +49,33 @@ class RealPatience:
         self._ended = False
 
     def now(self) -> float:
+        """Seconds that only ever grow."""
         return time.monotonic()
 
     def date(self) -> float:
+        """Seconds since 1970."""
         return time.time()
 
     def changes(self, key: str) -> int:
+        """How often `key` has changed so far."""
         with self._guard:
             return self._changes[key]
 
     def announce(self, key: str) -> None:
+        """Say that `key` changed."""
         with self._guard:
             self._changes[key] += 1
             if (waiting := self._waiting.get(key)) is not None:
                 waiting.notify_all()
 
     def wait(self, key: str, *, seen: int, seconds: float) -> None:
+        """Wait for a change of `key`."""
         with self._guard:
             condition = self._waiting.setdefault(key, threading.Condition(self._guard))
             condition.wait_for(lambda: self._ended or self._changes[key] > seen, timeout=max(seconds, 0.0))
 
     def end(self) -> None:
+        """Wake everyone, for good."""
         with self._guard:
             self._ended = True
             for condition in self._waiting.values():
@@ -77,6 +83,7 @@ class RealPatience:
 
     @property
     def ended(self) -> bool:
+        """Whether the coordinator stops."""
         return self._ended
 
 
@@ -96,18 +103,23 @@ class PumpedPatience:
         self._ended = False
 
     def now(self) -> float:
+        """Seconds that only ever grow."""
         return self._now
 
     def date(self) -> float:
+        """Seconds since 1970."""
         return self._start + self._now
 
     def changes(self, key: str) -> int:
+        """How often `key` has changed so far."""
         return self._changes[key]
 
     def announce(self, key: str) -> None:
+        """Say that `key` changed."""
         self._changes[key] += 1
 
     def wait(self, key: str, *, seen: int, seconds: float) -> None:
+        """Wait for a change of `key`."""
         if self._pumping:
             # A site that takes its turn inside another's wait finds what there is, and does not wait itself.
             return
@@ -128,8 +140,10 @@ class PumpedPatience:
         self._now += seconds
 
     def end(self) -> None:
+        """Wake everyone, for good."""
         self._ended = True
 
     @property
     def ended(self) -> bool:
+        """Whether the coordinator stops."""
         return self._ended

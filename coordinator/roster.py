@@ -14,6 +14,7 @@ from coordinator.ledger import Ledger
 from wardround.federation.errors import ConfigurationMistaken, NotAuthorized, SiteFrozen
 from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger import accounts, chain
+from wardround.federation.ledger.body import Body
 from wardround.federation.ledger.entry import GENESIS
 from wardround.federation.study_file import NAME
 
@@ -73,7 +74,7 @@ class Roster:
                 (name, identity.key, patients, dataset, study_signature, GENESIS),
             )
             accounts.open_account(connection, name, self._ledger.study.cap.allowance())
-            body = {"site": name, "key": identity.key, "patients": patients, "dataset": dataset}
+            body: Body = {"site": name, "key": identity.key, "patients": patients, "dataset": dataset}
             chain.append(connection, self._ledger.identity, kind="enrolled", body=body)
         return record
 
@@ -154,7 +155,7 @@ class Roster:
 
 def all_sites(connection: sqlite3.Connection) -> tuple[SiteRecord, ...]:
     """Every site, by name, as this transaction sees it."""
-    return tuple(_record(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM sites ORDER BY name"))
+    return tuple(_record(row) for row in connection.execute(f"{_SELECT} ORDER BY name"))
 
 
 def site_of(connection: sqlite3.Connection, name: str) -> SiteRecord:
@@ -185,7 +186,7 @@ def freeze(connection: sqlite3.Connection, ledger: Ledger, name: str, reason: st
     chain.append(connection, ledger.identity, kind="frozen", body={"site": name, "reason": reason})
 
 
-_COLUMNS = "name, key, patients, dataset, study_signature, state"
+_SELECT = "SELECT name, key, patients, dataset, study_signature, state FROM sites"
 
 
 def _record(row: tuple[str, str, int, str, bytes, str]) -> SiteRecord:
@@ -194,7 +195,7 @@ def _record(row: tuple[str, str, int, str, bytes, str]) -> SiteRecord:
 
 
 def _find_site(connection: sqlite3.Connection, name: str) -> SiteRecord | None:
-    row = connection.execute(f"SELECT {_COLUMNS} FROM sites WHERE name = ?", (name,)).fetchone()
+    row = connection.execute(f"{_SELECT} WHERE name = ?", (name,)).fetchone()
     return None if row is None else _record(row)
 
 

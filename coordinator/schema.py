@@ -56,9 +56,9 @@ CREATE TABLE tasks (
     site          TEXT NOT NULL REFERENCES sites (name),
     number        INTEGER NOT NULL,
     state         TEXT NOT NULL
-        CHECK (state IN ('open', 'claimed', 'pending', 'released', 'refused', 'failed', 'missing')),
-    -- the head named when the task was first handed out: its answer must come after it in the site's chain
-    claimed_after INTEGER,
+        CHECK (state IN ('open', 'pending', 'released', 'refused', 'failed', 'missing')),
+    -- how far the site's chain was known when the task was opened: its answer must come after that
+    opened_after  INTEGER NOT NULL,
     PRIMARY KEY (plan_id, site)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tasks_by_site ON tasks (site, state, number);
@@ -87,6 +87,20 @@ CREATE TRIGGER answers_are_never_changed BEFORE UPDATE ON answers
 BEGIN SELECT RAISE(ABORT, 'an answer is never changed'); END;
 CREATE TRIGGER answers_are_never_removed BEFORE DELETE ON answers
 BEGIN SELECT RAISE(ABORT, 'an answer is never removed'); END;
+
+-- the TLS key each name on the roster was given a certificate for; any other key is a stranger's
+CREATE TABLE tls_keys (
+    name     TEXT PRIMARY KEY,
+    key_hash TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- an invitation is known by the hash of its secret, and belongs to the first signing key that uses it
+CREATE TABLE invitations (
+    secret_hash TEXT PRIMARY KEY,
+    site        TEXT NOT NULL,
+    expires     REAL NOT NULL,
+    used_by     TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
 """
 
 SCHEMA = chain.SCHEMA + accounts.SCHEMA + _OWN

@@ -1,0 +1,250 @@
+"""What the study may still lose, and what each question takes of it.
+
+A charge is durable before any site is asked. It is given back only for a site that signed a refusal, which
+it can do only before it read anything; whatever was released, or is unknown, stays spent.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordinator.ledger import Ledger
+from coordinator.stored_plan import decode_plan, encode_plan
+from wardround.federation.answer import Loss, Remaining, SiteState
+from wardround.federation.errors import BudgetExceeded, InvariantBroken, QueryMistaken
+from wardround.federation.ledger import accounts, chain
+from wardround.federation.ledger.body import Body, cost_body, facts_body
+from wardround.federation.plan import Plan, price
+from wardround.federation.study import Study
+from wardround.privacy.filter import epsilon_charged, epsilon_remaining, epsilon_spent, fraction_remaining
+from wardround.privacy.loss import Cost
+from wardround.privacy.parallel import in_parallel
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A plan with what its analyst asked for; the first who asks is the one remembered."""
+
+    plan: Plan
+    analyst: str
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Which sites a round's answer is made of, fixed when it is settled."""
+
+    answered: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Balances:
+    """What every site, and through them the dearest unit, has lost so far."""
+
+    study: Study
+    sites: Mapping[str, Cost]
+
+    @property
+    def whole(self) -> Cost:
+        """The loss of the unit that lost most: it is at the `overlap` dearest sites (PROOFS.md#parallel)."""
+        return in_parallel(self.sites.values(), overlap=self.study.overlap_among(len(self.sites)))
+
+    def spent(self) -> Loss:
+        """The filter's ε at the study's δ."""
+        return Loss(epsilon_spent(self.whole, self.study.cap), self.study.cap.delta)
+
+    def remaining(self, *, delta: float) -> Remaining:
+        """The largest next question at `delta` that would be admitted, and the share of the budget left."""
+        overlap = self.study.overlap_among(len(self.sites))
+        epsilon = epsilon_remaining(self.whole, self.study.cap, delta=delta, overlap=overlap)
+        return Remaining(epsilon, fraction_remaining(self.whole, self.study.cap))
+
+    def site_spent(self, site: str) -> Loss:
+        """One site's own part, as ε at the study's δ."""
+        return Loss(epsilon_spent(self.sites[site], self.study.cap), self.study.cap.delta)
+
+
+class Accounting:
+    """Reserve, void, settle: each under the plan's key, each in one transaction."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def reserve(self, question: Question) -> None:
+        """Charge the plan at every participant, once; `BudgetExceeded` charges and opens nothing."""
+        plan, study = question.plan, self._ledger.study
+        charge = price(plan, study)
+        with self._ledger.database.reading() as connection:
+            if _exists(connection, plan.plan_id):
+                return
+        # Looking and charging are one transaction: of two questions for the last of the budget one comes second.
+        with self._ledger.database.transaction() as connection:
+            if _exists(connection, plan.plan_id):
+                return
+            before = balances(connection, study)
+            self._refuse_above_budget(before, question, charge.cost)
+            for site in sorted(plan.participants):
+                accounts.debit(connection, site, charge.cost)
+            connection.execute(
+                "INSERT INTO rounds (plan_id, plan, analyst, epsilon, delta, mu_squared, pure, slack, state)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'reserved')",
+                (
+                    plan.plan_id,
+                    encode_plan(plan),
+                    question.analyst,
+                    question.epsilon,
+                    question.delta,
+                    charge.cost.mu_squared,
+                    charge.cost.pure,
+                    charge.cost.slack,
+                ),
+            )
+            body: Body = {
+                "plan_id": plan.plan_id,
+                "sites": plan.participants,
+                "facts": facts_body(charge.facts),
+                **cost_body(charge.cost),
+            }
+            chain.append(connection, self._ledger.identity, kind="reserved", body=body)
+
+    def fits(self, plan: Plan) -> bool:
+        """Whether the plan would be admitted now; nothing is charged."""
+        with self._ledger.database.reading() as connection:
+            before = balances(connection, self._ledger.study)
+        return _after(before, plan, price(plan, self._ledger.study).cost).fits(self._ledger.study.cap.allowance())
+
+    def void(self, connection: sqlite3.Connection, plan_id: str, site: str) -> None:
+        """Give back what the plan was charged at a site that signed a refusal; the caller sees to it once."""
+        row = connection.execute("SELECT mu_squared, pure, slack FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone()
+        accounts.credit(connection, site, Cost(*row))
+        chain.append(connection, self._ledger.identity, kind="voided", body={"plan_id": plan_id, "site": site})
+
+    def settle(self, plan: Plan) -> Outcome:
+        """Fix who answered, refused or is missing; what is not refused stays spent."""
+        with self._ledger.database.transaction() as connection:
+            state, text = connection.execute(
+                "SELECT state, outcome FROM rounds WHERE plan_id = ?", (plan.plan_id,)
+            ).fetchone()
+            if state in ("settled", "answered"):
+                return _outcome(text)
+            outcome = _standing(connection, plan)
+            connection.execute(
+                "UPDATE tasks SET state = 'missing' WHERE plan_id = ? AND state NOT IN ('released', 'refused')",
+                (plan.plan_id,),
+            )
+            connection.execute(
+                "UPDATE rounds SET state = 'settled', outcome = ? WHERE plan_id = ?",
+                (_outcome_text(outcome), plan.plan_id),
+            )
+            chain.append(
+                connection,
+                self._ledger.identity,
+                kind="settled",
+                body={
+                    "plan_id": plan.plan_id,
+                    "answered": outcome.answered,
+                    "refused": dict(outcome.refused),
+                    "missing": outcome.missing,
+                },
+            )
+        return outcome
+
+    def balances(self) -> Balances:
+        """Every account at one moment."""
+        with self._ledger.database.reading() as connection:
+            return balances(connection, self._ledger.study)
+
+    def _refuse_above_budget(self, before: Balances, question: Question, cost: Cost) -> None:
+        if _after(before, question.plan, cost).fits(self._ledger.study.cap.allowance()):
+            return
+        raise BudgetExceeded(asked=question.epsilon, remaining=before.remaining(delta=question.delta).epsilon)
+
+
+def balances(connection: sqlite3.Connection, study: Study) -> Balances:
+    """Every account as this transaction sees it."""
+    return Balances(study, {name: balance.spent for name, balance in accounts.balances(connection).items()})
+
+
+def basic_epsilon(connection: sqlite3.Connection, study: Study) -> tuple[int, float]:
+    """How many questions were charged, and their ε under basic composition at the study's δ.
+
+    Basic composition adds up each question's own ε, taken at an equal part of δ. A question counts for as
+    many sites as one unit may appear at, even when some of them refused it.
+    """
+    sites = connection.execute("SELECT count(*) FROM sites").fetchone()[0]
+    overlap = study.overlap_among(sites)
+    rows = connection.execute("SELECT mu_squared, pure, slack, count(*) FROM rounds GROUP BY 1, 2, 3").fetchall()
+    gaussian = sum(times for mu_squared, _, _, times in rows if mu_squared)
+    delta = study.cap.delta / max(gaussian, 1)
+    epsilon = sum(
+        times * epsilon_charged(in_parallel([Cost(*amounts)] * overlap, overlap=overlap), delta=delta)
+        for *amounts, times in rows
+    )
+    return sum(times for *_, times in rows), epsilon
+
+
+def find_question(connection: sqlite3.Connection, plan_id: str) -> Question | None:
+    """The question under this plan id, if it was ever reserved."""
+    row = connection.execute(
+        "SELECT plan, analyst, epsilon, delta FROM rounds WHERE plan_id = ?", (plan_id,)
+    ).fetchone()
+    return None if row is None else Question(decode_plan(row[0]), row[1], row[2], row[3])
+
+
+def question_of(connection: sqlite3.Connection, plan_id: str) -> Question:
+    """The question under this plan id; `QueryMistaken` when nobody asked it."""
+    found = find_question(connection, plan_id)
+    if found is None:
+        raise QueryMistaken("no question with this plan id was asked; ask it first.")
+    return found
+
+
+def outcome_of(connection: sqlite3.Connection, plan_id: str) -> Outcome | None:
+    """How the round was settled, or None while it is not."""
+    row = connection.execute("SELECT state, outcome FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone()
+    return None if row is None or row[0] not in ("settled", "answered") else _outcome(row[1])
+
+
+def _exists(connection: sqlite3.Connection, plan_id: str) -> bool:
+    return connection.execute("SELECT 1 FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone() is not None
+
+
+def _after(before: Balances, plan: Plan, cost: Cost) -> Cost:
+    unknown = set(plan.participants) - set(before.sites)
+    if unknown:
+        raise InvariantBroken(private=f"participants without an account: {sorted(unknown)}")
+    sites = {name: spent + cost if name in plan.participants else spent for name, spent in before.sites.items()}
+    return Balances(before.study, sites).whole
+
+
+def _standing(connection: sqlite3.Connection, plan: Plan) -> Outcome:
+    states = {
+        site: SiteState(state)
+        for site, state in connection.execute(
+            "SELECT site, state FROM tasks WHERE plan_id = ? ORDER BY site", (plan.plan_id,)
+        )
+    }
+    codes = connection.execute(
+        "SELECT site, code FROM submissions WHERE plan_id = ? AND code <> '' ORDER BY site", (plan.plan_id,)
+    ).fetchall()
+    final = (SiteState.RELEASED, SiteState.REFUSED)
+    return Outcome(
+        answered=tuple(site for site, state in states.items() if state is SiteState.RELEASED),
+        refused=tuple((site, code) for site, code in codes),
+        missing=tuple(site for site, state in states.items() if state not in final),
+    )
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    return json.dumps([outcome.answered, outcome.refused, outcome.missing], separators=(",", ":"))
+
+
+def _outcome(text: str) -> Outcome:
+    answered, refused, missing = json.loads(text)
+    return Outcome(tuple(answered), tuple((site, code) for site, code in refused), tuple(missing))

@@ -1,0 +1,97 @@
+"""Answers as they are stored: a text that is written once and never changes.
+
+What the study has spent and has left is not part of it; that is told as of the moment of the reply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from dataclasses import dataclass
+
+from coordinator.accounting import Outcome
+from coordinator.ledger import Ledger
+from wardround.federation.answer import Estimate, Loss
+from wardround.federation.errors import LedgerCorrupt
+from wardround.federation.ledger import chain
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """What was computed, from whom, and what it cost."""
+
+    outcome: Outcome
+    estimates: tuple[Estimate, ...]
+    mechanism: str
+    charged: Loss
+    overlap: int
+    noiseless: bool
+
+
+def keep_answer(ledger: Ledger, plan_id: str, answer: StoredAnswer) -> None:
+    """Store the answer under its plan; one that is already there stays as it is."""
+    text = _encode(answer)
+    with ledger.database.transaction() as connection:
+        if has_answer(connection, plan_id):
+            return
+        connection.execute("INSERT INTO answers (plan_id, answer) VALUES (?, ?)", (plan_id, text))
+        connection.execute("UPDATE rounds SET state = 'answered' WHERE plan_id = ?", (plan_id,))
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        chain.append(connection, ledger.identity, kind="answered", body={"plan_id": plan_id, "answer_hash": digest})
+
+
+def has_answer(connection: sqlite3.Connection, plan_id: str) -> bool:
+    """Whether the plan has been answered."""
+    return connection.execute("SELECT 1 FROM answers WHERE plan_id = ?", (plan_id,)).fetchone() is not None
+
+
+def find_answer(connection: sqlite3.Connection, plan_id: str) -> StoredAnswer | None:
+    """The stored answer, if there is one."""
+    row = connection.execute("SELECT answer FROM answers WHERE plan_id = ?", (plan_id,)).fetchone()
+    return None if row is None else _decode(row[0])
+
+
+def _encode(answer: StoredAnswer) -> str:
+    document = {
+        "answered": answer.outcome.answered,
+        "refused": answer.outcome.refused,
+        "missing": answer.outcome.missing,
+        "mechanism": answer.mechanism,
+        "charged": [answer.charged.epsilon, answer.charged.delta],
+        "overlap": answer.overlap,
+        "noiseless": answer.noiseless,
+        "estimates": [
+            [e.statistic, e.column, e.group, e.value, e.standard_error, e.interval, e.confidence]
+            for e in answer.estimates
+        ],
+    }
+    # Public group keys are texts, whole numbers and truth values only; a float is written so that it comes back.
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _decode(text: str) -> StoredAnswer:
+    try:
+        document = json.loads(text)
+        outcome = Outcome(
+            tuple(document["answered"]),
+            tuple((site, code) for site, code in document["refused"]),
+            tuple(document["missing"]),
+        )
+        estimates = tuple(
+            Estimate(
+                statistic,
+                column,
+                tuple((name, key) for name, key in group),
+                value,
+                error,
+                (interval[0], interval[1]),
+                confidence,
+            )
+            for statistic, column, group, value, error, interval, confidence in document["estimates"]
+        )
+        charged = Loss(*document["charged"])
+        mechanism, overlap, noiseless = document["mechanism"], document["overlap"], document["noiseless"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise LedgerCorrupt(private="a stored answer cannot be read") from None
+    return StoredAnswer(outcome, estimates, mechanism, charged, overlap, noiseless)

@@ -1,0 +1,254 @@
+"""What sites hand in: authentic, expected, once.
+
+Authentic: the site's enrolled identity signed an entry that names exactly these bytes. Expected: a task was
+opened for this site, and the bytes have its form. Once: the same bytes again get the same receipt; other
+bytes under the same plan, or a chain that contradicts itself, freeze the site. Values are never logged.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+from coordinator.accounting import Accounting, question_of
+from coordinator.dispatch import Dispatch, round_key, site_key, task_states
+from coordinator.ledger import Ledger
+from coordinator.patience import Patience
+from coordinator.roster import active_site, freeze
+from wardround.federation.answer import SiteState
+from wardround.federation.errors import (
+    AwaitingApproval,
+    FederationError,
+    InvariantBroken,
+    LedgerCorrupt,
+    MalformedMessage,
+    PeerUnreachable,
+    ReleaseConflict,
+    SiteFrozen,
+    UnknownTask,
+)
+from wardround.federation.identity import PublicIdentity
+from wardround.federation.ledger import chain
+from wardround.federation.ledger.body import Body, decode_body
+from wardround.federation.ledger.entry import GENESIS, Entry
+from wardround.federation.plan import Plan, shape_of
+from wardround.federation.release import decode_release, release_hash
+from wardround.federation.task import Declined, Failed, Pending, Released, Submission
+
+# A change made by another process is announced to nobody; a round looks this often.
+LOOK_SECONDS = 1.0
+_CODE = re.compile(r"[A-Za-z]{1,64}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LARGEST_SEQUENCE = 2**62
+
+
+class Collection:
+    """Accepts what sites hand in, and waits for it."""
+
+    def __init__(self, ledger: Ledger, patience: Patience, accounting: Accounting, dispatch: Dispatch) -> None:
+        self._ledger = ledger
+        self._patience = patience
+        self._accounting = accounting
+        self._dispatch = dispatch
+
+    def accept(self, site: str, submission: Submission) -> Entry | None:
+        """Take an answer and return its receipt, or note that a site is waiting or failed."""
+        receipt: Entry | None = None
+        match submission:
+            case Released() | Declined():
+                receipt = self._keep(site, submission)
+            case Pending():
+                self._note(site, submission.plan_id, SiteState.PENDING)
+            case Failed():
+                self._note(site, submission.plan_id, SiteState.FAILED)
+                self._dispatch.failed(submission.plan_id, site)
+        self._patience.announce(round_key(submission.plan_id))
+        return receipt
+
+    def gather(self, plan: Plan) -> None:
+        """Return when every participant has answered, or when the deadline has passed for those who did not.
+
+        The deadline counts from now, so that a restart gives the sites their time again. A site whose steward
+        has yet to decide keeps the round open: `AwaitingApproval`, until the study's patience is over.
+        """
+        until = self._patience.now() + self._ledger.study.deadline_seconds
+        while True:
+            seen = self._patience.changes(round_key(plan.plan_id))
+            states = dict(self._dispatch.states(plan))
+            left = until - self._patience.now()
+            if left <= 0 or not _working(states):
+                break
+            if self._patience.ended:
+                raise PeerUnreachable("The coordinator is stopping; ask again.")
+            self._patience.wait(round_key(plan.plan_id), seen=seen, seconds=min(left, LOOK_SECONDS))
+        pending = sorted(site for site, state in states.items() if state is SiteState.PENDING)
+        if pending and not self._approval_over(plan):
+            names = ", ".join(pending)
+            raise AwaitingApproval(f"The question is waiting for approval at {names}; ask again later.")
+
+    def releases(self, plan: Plan, sites: tuple[str, ...]) -> list[bytes]:
+        """The stored bytes of the sites that a settled round counts."""
+        with self._ledger.database.reading() as connection:
+            stored = dict(
+                connection.execute(
+                    "SELECT site, payload FROM submissions WHERE plan_id = ? AND code = ''", (plan.plan_id,)
+                ).fetchall()
+            )
+        return [stored[site] for site in sites]
+
+    def _approval_over(self, plan: Plan) -> bool:
+        with self._ledger.database.reading() as connection:
+            row = connection.execute("SELECT opened_at FROM rounds WHERE plan_id = ?", (plan.plan_id,)).fetchone()
+        return self._patience.date() - float(row[0]) >= self._ledger.study.approval_seconds
+
+    def _note(self, site: str, plan_id: str, state: SiteState) -> None:
+        with self._ledger.database.transaction() as connection:
+            active_site(connection, site)
+            if site not in task_states(connection, plan_id):
+                raise UnknownTask
+            connection.execute(
+                "UPDATE tasks SET state = ? WHERE plan_id = ? AND site = ? AND state IN ('open', 'pending', 'failed')",
+                (state.value, plan_id, site),
+            )
+
+    def _keep(self, site: str, submission: Released | Declined) -> Entry:
+        plan_id = submission.plan_id
+        with self._ledger.database.reading() as connection:
+            identity = active_site(connection, site).identity
+            if site not in task_states(connection, plan_id):
+                raise UnknownTask
+            plan = question_of(connection, plan_id).plan
+        self._check(site, identity, plan, submission)
+        with self._ledger.database.transaction() as connection:
+            active_site(connection, site)
+            kept = self._keep_once(connection, site, submission)
+        # Raised only here: inside the transaction it would undo the freeze.
+        if isinstance(kept, FederationError):
+            self._patience.announce(site_key(site))
+            raise kept
+        return kept
+
+    def _check(self, site: str, identity: PublicIdentity, plan: Plan, submission: Released | Declined) -> None:
+        """Everything about a submission that needs no look at the ledger; `MalformedMessage` otherwise."""
+        entry = submission.entry
+        if not 0 < entry.sequence <= _LARGEST_SEQUENCE or not _DIGEST.fullmatch(entry.previous):
+            raise MalformedMessage("the entry has no place in a chain.")
+        if not entry.signed_by(identity):
+            raise MalformedMessage("the entry is not signed by the site's enrolled identity.")
+        match submission:
+            case Released(plan_id, payload, _):
+                _check_body(entry, "released", {"plan_id": plan_id, "release_hash": release_hash(payload)})
+                release = decode_release(payload)
+                if (release.plan_id, release.site) != (plan_id, site):
+                    raise MalformedMessage("the release names another plan or another site.")
+                if release.values.size != shape_of(plan, self._ledger.study).dimension:
+                    raise MalformedMessage("the release does not have as many values as the plan.")
+            case Declined(plan_id, code, _):
+                if not _CODE.fullmatch(code):
+                    raise MalformedMessage("the refusal has no valid code.")
+                _check_body(entry, "refused", {"plan_id": plan_id, "code": code})
+
+    def _keep_once(
+        self, connection: sqlite3.Connection, site: str, submission: Released | Declined
+    ) -> Entry | FederationError:
+        """The receipt, or the error to raise once the freeze that goes with it is durable."""
+        plan_id, entry = submission.plan_id, submission.entry
+        payload = submission.payload if isinstance(submission, Released) else b""
+        code = submission.code if isinstance(submission, Declined) else ""
+        earlier = connection.execute(
+            "SELECT entry, payload, receipt FROM submissions WHERE plan_id = ? AND site = ?", (plan_id, site)
+        ).fetchone()
+        if earlier is not None:
+            if earlier[:2] == (entry.digest, payload):
+                return _receipt(connection, earlier[2])
+            freeze(connection, self._ledger, site, "two answers to one plan")
+            return ReleaseConflict()
+        if (fault := _fork(connection, site, plan_id, entry)) is not None:
+            freeze(connection, self._ledger, site, fault)
+            return SiteFrozen()
+        receipt = self._write_receipt(connection, site, submission)
+        connection.execute(
+            "INSERT INTO submissions (plan_id, site, entry, code, payload, receipt) VALUES (?, ?, ?, ?, ?, ?)",
+            (plan_id, site, entry.digest, code, payload, receipt.sequence),
+        )
+        state = SiteState.REFUSED if code else SiteState.RELEASED
+        connection.execute("UPDATE tasks SET state = ? WHERE plan_id = ? AND site = ?", (state.value, plan_id, site))
+        _note_places(connection, site, entry)
+        if code:
+            self._accounting.void(connection, plan_id, site)
+        return receipt
+
+    def _write_receipt(self, connection: sqlite3.Connection, site: str, submission: Released | Declined) -> Entry:
+        entry = submission.entry
+        place: Body = {
+            "plan_id": submission.plan_id,
+            "site": site,
+            "sequence": entry.sequence,
+            "digest": entry.digest,
+        }
+        match submission:
+            case Released(_, payload, _):
+                body: Body = {**place, "release_hash": release_hash(payload)}
+                return chain.append(connection, self._ledger.identity, kind="received", body=body)
+            case Declined(_, code, _):
+                return chain.append(connection, self._ledger.identity, kind="declined", body={**place, "code": code})
+
+
+def _working(states: dict[str, SiteState]) -> bool:
+    """Whether some participant may still answer by itself."""
+    return bool({SiteState.OPEN, SiteState.CLAIMED, SiteState.FAILED} & set(states.values()))
+
+
+def _check_body(entry: Entry, kind: str, expected: dict[str, str]) -> None:
+    try:
+        body = decode_body(entry.body)
+    except LedgerCorrupt:
+        raise MalformedMessage("the entry's body does not have its canonical form.") from None
+    if entry.kind != kind or any(body.get(key) != value for key, value in expected.items()):
+        raise MalformedMessage("the entry does not name this answer.")
+
+
+def _receipt(connection: sqlite3.Connection, sequence: int) -> Entry:
+    entry = chain.entry_at(connection, sequence)
+    if entry is None:
+        raise InvariantBroken(private=f"receipt {sequence} is not in the chain")
+    return entry
+
+
+def _places(entry: Entry) -> list[tuple[int, str]]:
+    """The two places of a site's chain that one entry fixes: its own and the one before it."""
+    own = [(entry.sequence, entry.digest)]
+    return own if entry.sequence == 1 else [(entry.sequence - 1, entry.previous), *own]
+
+
+def _fork(connection: sqlite3.Connection, site: str, plan_id: str, entry: Entry) -> str | None:
+    """How this entry contradicts what the site has signed before, or None.
+
+    An honest site may deliver two answers in either order, so a low number alone proves nothing. But its answer
+    stands after everything it had a receipt for when the plan was opened, and each place has one digest.
+    """
+    if entry.sequence == 1 and entry.previous != GENESIS:
+        return "a first entry that follows another"
+    opened_after = connection.execute(
+        "SELECT opened_after FROM tasks WHERE plan_id = ? AND site = ?", (plan_id, site)
+    ).fetchone()[0]
+    if entry.sequence <= opened_after:
+        return "an answer that stands before the plan in the site's chain"
+    for sequence, digest in _places(entry):
+        known = connection.execute(
+            "SELECT digest FROM places WHERE site = ? AND sequence = ?", (site, sequence)
+        ).fetchone()
+        if known is not None and known[0] != digest:
+            return "two entries at one place of the site's chain"
+    return None
+
+
+def _note_places(connection: sqlite3.Connection, site: str, entry: Entry) -> None:
+    connection.executemany(
+        "INSERT INTO places (site, sequence, digest) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        [(site, sequence, digest) for sequence, digest in _places(entry)],
+    )
+    connection.execute(
+        "UPDATE sites SET head_sequence = ?, head_digest = ? WHERE name = ? AND head_sequence < ?",
+        (entry.sequence, entry.digest, site, entry.sequence),
+    )

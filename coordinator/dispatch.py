@@ -1,0 +1,165 @@
+"""Tasks: one row for each participant of a plan, handed out to the site that asks, oldest first.
+
+A site that is frozen or revoked gets nothing. A task is signed when it is handed out and names the last
+place of the site's own chain that the coordinator holds, so a restored or cloned site finds itself out.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+from coordinator.accounting import outcome_of
+from coordinator.ledger import Ledger
+from coordinator.patience import Patience
+from coordinator.roster import Standing, active_site, all_sites
+from coordinator.stored_plan import decode_plan
+from wardround.federation.answer import SiteState
+from wardround.federation.ledger.entry import Head
+from wardround.federation.plan import Plan
+from wardround.federation.task import SignedTask, Task, sign_task
+
+# A site whose source failed is asked again, but not in a tight loop.
+RETRY_SECONDS = 1.0
+
+
+def site_key(site: str) -> str:
+    """What is announced when a site has something to do."""
+    return f"site {site}"
+
+
+def round_key(plan_id: str) -> str:
+    """What is announced when a round has moved."""
+    return f"round {plan_id}"
+
+
+class Dispatch:
+    """Opens tasks and hands them out."""
+
+    def __init__(self, ledger: Ledger, patience: Patience) -> None:
+        self._ledger = ledger
+        self._patience = patience
+        self._guard = threading.Lock()
+        # Both only steer and show; after a restart a task is simply handed out again.
+        self._claimed: set[tuple[str, str]] = set()
+        self._failed_at: dict[tuple[str, str], float] = {}
+
+    def open(self, plan: Plan) -> None:
+        """One durable task for each participant, once.
+
+        A round that ended with too few answers is opened again for those who did not answer: the charge
+        stands, so their answer is already paid for.
+        """
+        with self._ledger.database.reading() as connection:
+            if not self._may_open(connection, plan):
+                return
+        with self._ledger.database.transaction() as connection:
+            if not self._may_open(connection, plan):
+                return
+            # An answer must come after what the site had signed before it could know the plan.
+            connection.executemany(
+                "INSERT INTO tasks (plan_id, site, number, state, opened_after)"
+                " SELECT rounds.plan_id, sites.name, rounds.number, 'open', sites.head_sequence"
+                " FROM rounds, sites WHERE rounds.plan_id = ? AND sites.name = ?"
+                " ON CONFLICT (plan_id, site) DO UPDATE SET state = 'open' WHERE state = 'missing'",
+                [(plan.plan_id, site) for site in plan.participants],
+            )
+            connection.execute(
+                "UPDATE rounds SET state = 'open', opened_at = ? WHERE plan_id = ?",
+                (self._patience.date(), plan.plan_id),
+            )
+        for site in plan.participants:
+            self._patience.announce(site_key(site))
+        self._patience.announce(round_key(plan.plan_id))
+
+    def claim(self, site: str, *, wait_seconds: float) -> SignedTask | None:
+        """The oldest task the site has neither answered nor put before its steward, or None after the wait."""
+        until = self._patience.now() + wait_seconds
+        while True:
+            seen = self._patience.changes(site_key(site))
+            task, pause = self._next(site)
+            if task is not None:
+                self._note_claim(task)
+                return sign_task(task, self._ledger.identity)
+            left = until - self._patience.now()
+            if left <= 0 or self._patience.ended:
+                return None
+            self._patience.wait(site_key(site), seen=seen, seconds=min(left, pause))
+
+    def failed(self, plan_id: str, site: str) -> None:
+        """Remember when a site's source failed, so that it is not asked again at once."""
+        with self._guard:
+            self._failed_at[plan_id, site] = self._patience.now()
+
+    def states(self, plan: Plan) -> tuple[tuple[str, SiteState], ...]:
+        """Where every participant is; a site that may not take part any more is missing."""
+        with self._ledger.database.reading() as connection:
+            stored = task_states(connection, plan.plan_id)
+            active = {site.name for site in all_sites(connection) if site.state is Standing.ACTIVE}
+        with self._guard:
+            return tuple(
+                (site, self._shown(plan.plan_id, site, stored.get(site, SiteState.OPEN), active=site in active))
+                for site in plan.participants
+            )
+
+    def _shown(self, plan_id: str, site: str, state: SiteState, *, active: bool) -> SiteState:
+        if state in (SiteState.RELEASED, SiteState.REFUSED):
+            return state
+        if not active:
+            return SiteState.MISSING
+        return SiteState.CLAIMED if state is SiteState.OPEN and (plan_id, site) in self._claimed else state
+
+    def _may_open(self, connection: sqlite3.Connection, plan: Plan) -> bool:
+        row = connection.execute("SELECT state FROM rounds WHERE plan_id = ?", (plan.plan_id,)).fetchone()
+        match row[0]:
+            case "reserved":
+                return True
+            case "settled":
+                outcome = outcome_of(connection, plan.plan_id)
+                return outcome is not None and len(outcome.answered) < self._ledger.study.min_sites
+            case _:
+                return False
+
+    def _next(self, site: str) -> tuple[Task | None, float]:
+        """The next task, or how long it makes sense to wait for a failed one."""
+        with self._ledger.database.reading() as connection:
+            active_site(connection, site)
+            rows = connection.execute(
+                "SELECT plan_id FROM tasks WHERE site = ? AND state IN ('open', 'failed') ORDER BY number", (site,)
+            ).fetchall()
+            pauses = {plan_id: self._pause(plan_id, site) for (plan_id,) in rows}
+            ready = next((plan_id for plan_id, pause in pauses.items() if pause <= 0), None)
+            if ready is None:
+                return None, min(pauses.values(), default=float("inf"))
+            stored, sequence, digest = connection.execute(
+                "SELECT rounds.plan, sites.head_sequence, sites.head_digest FROM rounds, sites"
+                " WHERE rounds.plan_id = ? AND sites.name = ?",
+                (ready, site),
+            ).fetchone()
+        return Task(decode_plan(stored), site, Head(sequence, digest)), 0.0
+
+    def _pause(self, plan_id: str, site: str) -> float:
+        with self._guard:
+            failed_at = self._failed_at.get((plan_id, site))
+        return 0.0 if failed_at is None else failed_at + RETRY_SECONDS - self._patience.now()
+
+    def _note_claim(self, task: Task) -> None:
+        key = (task.plan.plan_id, task.site)
+        with self._guard:
+            news = key not in self._claimed
+            self._claimed.add(key)
+        if news:
+            self._patience.announce(round_key(task.plan.plan_id))
+
+    def forget(self, plan: Plan) -> None:
+        """Drop what was only kept while the round ran."""
+        with self._guard:
+            for site in plan.participants:
+                self._claimed.discard((plan.plan_id, site))
+                self._failed_at.pop((plan.plan_id, site), None)
+
+
+def task_states(connection: sqlite3.Connection, plan_id: str) -> dict[str, SiteState]:
+    """The stored state of every task of a plan."""
+    rows = connection.execute("SELECT site, state FROM tasks WHERE plan_id = ?", (plan_id,))
+    return {site: SiteState(state) for site, state in rows}

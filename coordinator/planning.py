@@ -1,0 +1,167 @@
+"""From a question to the exact plans that could answer it. Pure: no ledger, no clock, no entropy.
+
+The same question of the same participants under the same study is always the same plan, and so the same
+plan id; that is what makes a repeated question free.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from wardround.federation.answer import AskRequest, ExpectedError, Loss
+from wardround.federation.errors import PlanRefused, QueryMistaken
+from wardround.federation.plan import Plan, price, shape_of
+from wardround.federation.shape import Part, PartKind, shape
+from wardround.federation.study import Study, delta_fault
+from wardround.privacy.calibration import SLACK_SHARE, gaussian_scale, laplace_scale
+from wardround.privacy.filter import LEAST_DELTA, epsilon_charged
+from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.privacy.loss import SLACK_UNIT
+from wardround.privacy.parallel import in_parallel
+
+# A question that does not say takes this share of the study's ε.
+DEFAULT_SHARE = 10
+_NONCE = re.compile(r"[0-9a-fA-F]{0,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sharpness:
+    """The loss a question asks for, over all sites of one unit; it fixes the noise."""
+
+    epsilon: float
+    delta: float
+
+
+def sharpness(request: AskRequest, study: Study, participants: Mapping[str, int]) -> Sharpness:
+    """What the question asks for, with the study's defaults; `QueryMistaken` when it makes no sense."""
+    epsilon = study.cap.epsilon / DEFAULT_SHARE if request.epsilon is None else request.epsilon
+    delta = study.cap.delta if request.delta is None else request.delta
+    if not (math.isfinite(epsilon) and epsilon > 0.0):
+        raise QueryMistaken(f"ε must be a finite number above 0, not {epsilon:g}.")
+    if not (math.isfinite(delta) and delta >= 0.0):
+        raise QueryMistaken(f"δ must be a finite number of at least 0, not {delta:g}.")
+    if delta > study.cap.delta:
+        raise QueryMistaken(f"δ = {delta:g} is above the study's δ = {study.cap.delta:g}; choose it at most that.")
+    if delta == 0.0 and _pure_lane(study) == 0.0:
+        raise QueryMistaken(f"δ must be above 0: this study has no pure budget; choose δ up to {study.cap.delta:g}.")
+    if 0.0 < delta < LEAST_DELTA:
+        raise QueryMistaken(f"δ = {delta:g} is too small to account for; choose 0, or at least {LEAST_DELTA:g}.")
+    if (fault := delta_fault(delta, participants)) is not None:
+        raise QueryMistaken(fault)
+    return Sharpness(epsilon, delta)
+
+
+def plans_for(request: AskRequest, study: Study, participants: Mapping[str, int]) -> tuple[Plan, ...]:
+    """The plans that could answer the question, best first.
+
+    There is more than one when the study has a budget for each kind of noise: the second is tried when the
+    first does not fit what is left.
+    """
+    sharp = sharpness(request, study, participants)
+    if not _NONCE.fullmatch(request.nonce):
+        raise QueryMistaken("the nonce of a fresh question must be at most 64 hexadecimal digits.")
+    possible = [mechanism for mechanism in Mechanism if _possible(mechanism, sharp, study)]
+    # δ = 0 leaves nothing but pure noise, even where its budget is too small: the ledger then says by how much.
+    plans = [
+        _plan(mechanism, request, sharp, study, tuple(sorted(participants)))
+        for mechanism in possible or [Mechanism.DISCRETE_LAPLACE]
+    ]
+    return tuple(sorted(plans, key=lambda plan: _expected_size(plan, study)))
+
+
+def charged(plan: Plan, study: Study, *, delta: float) -> Loss:
+    """What the plan costs one unit over all of its sites, as ε at `delta`; pure noise needs no δ."""
+    overlap = study.overlap_among(len(plan.participants))
+    whole = in_parallel([price(plan, study).cost] * overlap, overlap=overlap)
+    spent_delta = 0.0 if plan.mechanism is Mechanism.DISCRETE_LAPLACE else delta
+    return Loss(epsilon_charged(whole, delta=spent_delta), spent_delta)
+
+
+def expected_errors(plan: Plan, study: Study, participants: Mapping[str, int]) -> tuple[ExpectedError, ...]:
+    """The standard error every number of the answer will have when all participants answer.
+
+    That of a mean depends on how many patients there are; it is given for the declared number, and for the
+    value of the mean at which it is largest.
+    """
+    form = shape_of(plan, study)
+    patients = sum(participants.values())
+    return tuple(
+        _expected_error(part, law, sites=len(plan.participants), patients=patients)
+        for part, law in zip(form.parts, plan.laws(), strict=True)
+    )
+
+
+def _pure_lane(study: Study) -> float:
+    return study.cap.epsilon if study.cap.delta == 0.0 else study.cap.pure_epsilon
+
+
+def _possible(mechanism: Mechanism, sharp: Sharpness, study: Study) -> bool:
+    match mechanism:
+        case Mechanism.DISCRETE_GAUSSIAN:
+            return sharp.delta > 0.0 and study.cap.allowance().mu_squared > 0
+        case Mechanism.DISCRETE_LAPLACE:
+            return _pure_lane(study) >= sharp.epsilon
+
+
+def _plan(
+    mechanism: Mechanism, request: AskRequest, sharp: Sharpness, study: Study, participants: tuple[str, ...]
+) -> Plan:
+    form = shape(request.query, study, mechanism)
+    overlap = study.overlap_among(len(participants))
+    share = Fraction(1, len(form.parts))
+    too_fine = QueryMistaken(f"ε = {sharp.epsilon:g} is too small for this question; ask with a larger ε.")
+    try:
+        scales = tuple(_scale(mechanism, part, sharp, share=share, overlap=overlap) for part in form.parts)
+        plan = Plan(study.study_hash, form.query, mechanism, scales, participants, request.nonce.lower())
+        cost = price(plan, study).cost
+    except (ValueError, PlanRefused):
+        raise too_fine from None
+    if cost.slack * overlap > _slack_of(sharp.delta):
+        raise QueryMistaken(f"δ = {sharp.delta:g} is too small for so many numbers; ask with a larger δ.")
+    return plan
+
+
+def _scale(mechanism: Mechanism, part: Part, sharp: Sharpness, *, share: Fraction, overlap: int) -> Fraction:
+    match mechanism:
+        case Mechanism.DISCRETE_GAUSSIAN:
+            return gaussian_scale(
+                epsilon=sharp.epsilon,
+                delta=sharp.delta,
+                l2_sensitivity_squared=part.l2_sensitivity_squared,
+                shares=share,
+                overlap=overlap,
+            )
+        case Mechanism.DISCRETE_LAPLACE:
+            return laplace_scale(
+                epsilon=sharp.epsilon, l1_sensitivity=part.l1_sensitivity, shares=share, overlap=overlap
+            )
+
+
+def _slack_of(delta: float) -> int:
+    return math.floor(Fraction(delta) * SLACK_SHARE * SLACK_UNIT)
+
+
+def _expected_size(plan: Plan, study: Study) -> float:
+    """The logarithm of the product of the parts' errors: the plan with the smaller one is the better answer."""
+    form = shape_of(plan, study)
+    return sum(
+        math.log(law.variance) / 2 + math.log(part.grid) for part, law in zip(form.parts, plan.laws(), strict=True)
+    )
+
+
+def _expected_error(part: Part, law: NoiseLaw, *, sites: int, patients: int) -> ExpectedError:
+    deviation = math.sqrt(law.variance * sites) * float(part.grid)
+    aggregate = part.aggregate
+    if part.kind is not PartKind.MEAN or part.quantiser is None:
+        return ExpectedError(aggregate.statistic.value, aggregate.column, part.groups, deviation, "")
+    width = float(part.grid * part.quantiser.high)
+    each = patients / part.groups
+    error = min(deviation / each, width / 2) if each > 0 else width / 2
+    note = f"for {patients} declared patients"
+    if part.groups > 1:
+        note += f", spread evenly over {part.groups} groups"
+    return ExpectedError(aggregate.statistic.value, aggregate.column, part.groups, error, note)

@@ -1,0 +1,245 @@
+"""Questions from analysts: asked, watched, previewed; a question that was answered before is found first.
+
+Asking reserves and opens before it returns, so a plan id that an analyst holds is a plan that is paid for.
+Everything an analyst hears comes from the ledger.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from coordinator.accounting import Accounting, Balances, Question, balances, basic_epsilon, find_question, question_of
+from coordinator.answers import StoredAnswer, find_answer, has_answer
+from coordinator.dispatch import Dispatch, round_key
+from coordinator.ledger import Ledger
+from coordinator.patience import Patience
+from coordinator.planning import charged, expected_errors, plans_for, sharpness
+from coordinator.roster import Roster, Standing, all_sites
+from coordinator.rounds import Round, Rounds, ended_without_answer
+from wardround.federation.answer import (
+    Answer,
+    AskRequest,
+    BudgetReport,
+    Loss,
+    Preview,
+    PrivacyStatement,
+    Progress,
+    SiteBudget,
+)
+from wardround.federation.errors import BudgetExceeded, InvariantBroken, PeerUnreachable, TooFewSites
+from wardround.federation.plan import Plan
+from wardround.federation.study import Study
+
+_REMEMBERED = 10_000
+
+
+class Queries:
+    """What analysts may do."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        patience: Patience,
+        accounting: Accounting,
+        dispatch: Dispatch,
+        line: Round,
+        rounds: Rounds,
+    ) -> None:
+        self._ledger = ledger
+        self._patience = patience
+        self._accounting = accounting
+        self._dispatch = dispatch
+        self._line = line
+        self._rounds = rounds
+        self._roster = Roster(ledger)
+        self._replays = _Replays()
+
+    def ask(self, analyst: str, request: AskRequest) -> str:
+        """The plan id of the question: stored, or charged and opened durably, with its round on the way."""
+        self._roster.admit_analyst(analyst)
+        if self._patience.ended:
+            raise PeerUnreachable("The coordinator is stopping; ask again.")
+        questions = self._questions(analyst, request)
+        known = self._known(questions)
+        if known is not None and self._answered(known):
+            self._replays.note(analyst, known.plan.plan_id, replayed=True)
+            return known.plan.plan_id
+        question = self._begin(questions if known is None else (known,))
+        self._replays.note(analyst, question.plan.plan_id, replayed=False)
+        self._rounds.start(question)
+        return question.plan.plan_id
+
+    def watch(self, analyst: str, plan_id: str, *, seen: int, wait_seconds: float) -> Progress | Answer:
+        """The answer, or the sites' states once they differ from `seen`, or after the wait."""
+        self._roster.admit_analyst(analyst)
+        with self._ledger.database.reading() as connection:
+            question = question_of(connection, plan_id)
+        self._rounds.drive(plan_id)
+        until = self._patience.now() + wait_seconds
+        while True:
+            changes = self._patience.changes(round_key(plan_id))
+            # Read before the ledger: a round that has ended by now has its answer there by then.
+            running = self._rounds.running(plan_id)
+            if (answer := self._answer(analyst, question)) is not None:
+                return answer
+            if self._patience.ended:
+                raise PeerUnreachable("The coordinator is stopping; ask again.")
+            if not running:
+                self._raise_outcome(plan_id)
+            left = until - self._patience.now()
+            if changes != seen or left <= 0:
+                return Progress(changes, self._dispatch.states(question.plan))
+            self._patience.wait(round_key(plan_id), seen=changes, seconds=left)
+
+    def preview(self, analyst: str, request: AskRequest) -> Preview:
+        """The plan that would be tried first among those that fit, with its price and its errors."""
+        self._roster.admit_analyst(analyst)
+        participants = self._participants()
+        questions = self._questions(analyst, request)
+        known = self._known(questions)
+        fitting = (question for question in questions if self._accounting.fits(question.plan))
+        question = known or next(fitting, questions[0])
+        plan, study = question.plan, self._ledger.study
+        return Preview(
+            plan_id=plan.plan_id,
+            unit=study.unit.value,
+            replayed=known is not None and self._answered(known),
+            sites=plan.participants,
+            expected=expected_errors(plan, study, participants),
+            privacy=_statement(
+                self._accounting.balances(),
+                mechanism=plan.mechanism.value,
+                cost=charged(plan, study, delta=question.delta),
+                overlap=study.overlap_among(len(plan.participants)),
+                delta=question.delta,
+            ),
+        )
+
+    def budget(self, analyst: str) -> BudgetReport:
+        """The study's budget at this moment."""
+        self._roster.admit_analyst(analyst)
+        study = self._ledger.study
+        with self._ledger.database.reading() as connection:
+            sites = all_sites(connection)
+            now = balances(connection, study)
+            events, basic = basic_epsilon(connection, study)
+        spent = now.spent()
+        return BudgetReport(
+            study=study.name,
+            unit=study.unit.value,
+            overlap=study.overlap_among(len(sites)),
+            cap=Loss(study.cap.epsilon, study.cap.delta),
+            spent=spent,
+            remaining=now.remaining(delta=study.cap.delta),
+            accountants=(("basic", basic), ("gdp", spent.epsilon)),
+            sites=tuple(
+                SiteBudget(site.name, now.site_spent(site.name), frozen=site.state is Standing.FROZEN) for site in sites
+            ),
+            events=events,
+        )
+
+    def _questions(self, analyst: str, request: AskRequest) -> tuple[Question, ...]:
+        participants = self._participants()
+        study = self._ledger.study
+        if len(participants) < study.min_sites:
+            raise TooFewSites(
+                f"{len(participants)} sites can be asked and the study needs {study.min_sites}; nothing was charged."
+            )
+        sharp = sharpness(request, study, participants)
+        if sharp.epsilon > study.cap.epsilon:
+            left = self._accounting.balances().remaining(delta=sharp.delta)
+            raise BudgetExceeded(asked=sharp.epsilon, remaining=left.epsilon)
+        plans = plans_for(request, study, participants)
+        return tuple(Question(plan, analyst, sharp.epsilon, sharp.delta) for plan in plans)
+
+    def _participants(self) -> dict[str, int]:
+        return {site.name: site.patients for site in self._roster.sites() if site.state is Standing.ACTIVE}
+
+    def _known(self, questions: tuple[Question, ...]) -> Question | None:
+        """The form in which the question was asked before: answered if possible, else on its way."""
+        with self._ledger.database.reading() as connection:
+            asked = [
+                found
+                for question in questions
+                if (found := find_question(connection, question.plan.plan_id)) is not None
+            ]
+            answered = [found for found in asked if has_answer(connection, found.plan.plan_id)]
+        return next(iter(answered or asked), None)
+
+    def _begin(self, questions: tuple[Question, ...]) -> Question:
+        """The first of the questions that the budget admits, reserved and opened."""
+        for question in questions[:-1]:
+            try:
+                self._line.begin(question)
+            except BudgetExceeded:
+                continue
+            return question
+        self._line.begin(questions[-1])
+        return questions[-1]
+
+    def _answered(self, question: Question) -> bool:
+        with self._ledger.database.reading() as connection:
+            return has_answer(connection, question.plan.plan_id)
+
+    def _answer(self, analyst: str, question: Question) -> Answer | None:
+        plan_id = question.plan.plan_id
+        with self._ledger.database.reading() as connection:
+            stored = find_answer(connection, plan_id)
+            if stored is None:
+                return None
+            now = balances(connection, self._ledger.study)
+        replayed = self._replays.replayed(analyst, plan_id, otherwise=analyst != question.analyst)
+        return _told(question.plan, stored, now, self._ledger.study, delta=question.delta, replayed=replayed)
+
+    def _raise_outcome(self, plan_id: str) -> None:
+        """Raise what the round ended with; return when its answer came in the meantime."""
+        error = self._rounds.outcome(plan_id) or ended_without_answer(self._ledger, plan_id)
+        if error is not None:
+            raise error.with_traceback(None)
+
+
+class _Replays:
+    """Whether the stored answer was there when an analyst asked; only for show, so only in memory."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._asked: OrderedDict[tuple[str, str], bool] = OrderedDict()
+
+    def note(self, analyst: str, plan_id: str, *, replayed: bool) -> None:
+        with self._guard:
+            self._asked[analyst, plan_id] = replayed
+            self._asked.move_to_end((analyst, plan_id))
+            if len(self._asked) > _REMEMBERED:
+                self._asked.popitem(last=False)
+
+    def replayed(self, analyst: str, plan_id: str, *, otherwise: bool) -> bool:
+        with self._guard:
+            return self._asked.get((analyst, plan_id), otherwise)
+
+
+def _told(plan: Plan, stored: StoredAnswer, now: Balances, study: Study, *, delta: float, replayed: bool) -> Answer:
+    if stored.mechanism != plan.mechanism.value:
+        raise InvariantBroken(private="a stored answer was made by another plan")
+    return Answer(
+        plan_id=plan.plan_id,
+        unit=study.unit.value,
+        replayed=replayed,
+        noiseless=stored.noiseless,
+        answered=stored.outcome.answered,
+        refused=stored.outcome.refused,
+        missing=stored.outcome.missing,
+        estimates=stored.estimates,
+        privacy=_statement(now, mechanism=stored.mechanism, cost=stored.charged, overlap=stored.overlap, delta=delta),
+    )
+
+
+def _statement(now: Balances, *, mechanism: str, cost: Loss, overlap: int, delta: float) -> PrivacyStatement:
+    return PrivacyStatement(
+        mechanism=mechanism,
+        charged=cost,
+        spent=now.spent(),
+        remaining=now.remaining(delta=delta),
+        overlap=overlap,
+        composition="parallel" if overlap == 1 else f"overlap {overlap}",
+    )
