@@ -1,1 +1,107 @@
-"""The library and the door: `import wardround` is the analyst's client."""
+"""The library and the door: `import wardround` is the analyst's client.
+
+    with wardround.connect("ada.profile") as federation:
+        print(federation.ask("SELECT diagnosis, AVG(sbp) FROM encounters GROUP BY diagnosis", epsilon=0.5))
+
+Names are loaded when they are first used, so that a site agent, which imports this package for the shared
+words, never loads the analyst's side.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wardround.analyst.builder import Draft, query
+    from wardround.analyst.client import Client, connect
+    from wardround.analyst.result import BudgetResult, PreviewResult, Result
+    from wardround.analyst.sql import parse
+    from wardround.federation.answer import Estimate, Progress
+    from wardround.federation.errors import (
+        AwaitingApproval,
+        BudgetExceeded,
+        FederationError,
+        Mistaken,
+        QueryMistaken,
+        Refused,
+        Unavailable,
+    )
+    from wardround.federation.expressions import And, Between, Comparison, IsNull, Not, Operator, Or, Within
+    from wardround.federation.query import Aggregate, Query, Statistic
+    from wardround.federation.study import Study
+
+__all__ = [
+    "Aggregate",
+    "And",
+    "AwaitingApproval",
+    "Between",
+    "BudgetExceeded",
+    "BudgetResult",
+    "Client",
+    "Comparison",
+    "Draft",
+    "Estimate",
+    "FederationError",
+    "IsNull",
+    "Mistaken",
+    "Not",
+    "Operator",
+    "Or",
+    "PreviewResult",
+    "Progress",
+    "Query",
+    "QueryMistaken",
+    "Refused",
+    "Result",
+    "Statistic",
+    "Study",
+    "Unavailable",
+    "Within",
+    "connect",
+    "parse",
+    "query",
+]
+
+_HOMES = {
+    "wardround.analyst.builder": ("Draft", "query"),
+    "wardround.analyst.client": ("Client", "connect"),
+    "wardround.analyst.result": ("BudgetResult", "PreviewResult", "Result"),
+    "wardround.analyst.sql": ("parse",),
+    "wardround.federation.answer": ("Estimate", "Progress"),
+    "wardround.federation.errors": (
+        "AwaitingApproval",
+        "BudgetExceeded",
+        "FederationError",
+        "Mistaken",
+        "QueryMistaken",
+        "Refused",
+        "Unavailable",
+    ),
+    "wardround.federation.expressions": (
+        "And",
+        "Between",
+        "Comparison",
+        "IsNull",
+        "Not",
+        "Operator",
+        "Or",
+        "Within",
+    ),
+    "wardround.federation.query": ("Aggregate", "Query", "Statistic"),
+    "wardround.federation.study": ("Study",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    found: object = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

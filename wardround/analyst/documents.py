@@ -1,0 +1,129 @@
+"""Answers, previews, budgets and errors as plain JSON documents: a contract, since scripts depend on it.
+
+JSON knows no infinity, so a number that is not finite is null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+
+from wardround.federation.answer import (
+    Answer,
+    BudgetReport,
+    Estimate,
+    ExpectedError,
+    Loss,
+    Preview,
+    PrivacyStatement,
+    Remaining,
+)
+from wardround.federation.errors import BudgetExceeded, FederationError
+from wardround.federation.expressions import Value
+
+Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+
+
+def answer_document(answer: Answer) -> dict[str, Json]:
+    """The document `ask` prints."""
+    return {
+        "plan_id": answer.plan_id,
+        "unit": answer.unit,
+        "replayed": answer.replayed,
+        "noiseless": answer.noiseless,
+        "sites": {
+            "answered": list(answer.answered),
+            "refused": dict(answer.refused),
+            "missing": list(answer.missing),
+        },
+        "estimates": [_estimate(estimate) for estimate in answer.estimates],
+        "privacy": _privacy(answer.privacy),
+    }
+
+
+def preview_document(preview: Preview) -> dict[str, Json]:
+    """The document of a dry run; its `privacy` says what would be charged and what is spent now."""
+    return {
+        "plan_id": preview.plan_id,
+        "unit": preview.unit,
+        "replayed": preview.replayed,
+        "dry_run": True,
+        "sites": {"asked": list(preview.sites)},
+        "expected": [_expected(expected) for expected in preview.expected],
+        "privacy": _privacy(preview.privacy),
+    }
+
+
+def budget_document(report: BudgetReport) -> dict[str, Json]:
+    """The document `budget` prints."""
+    return {
+        "study": report.study,
+        "unit": report.unit,
+        "overlap": report.overlap,
+        "cap": _loss(report.cap),
+        "spent": _loss(report.spent),
+        "remaining": _remaining(report.remaining),
+        "accountants": {name: _number(epsilon) for name, epsilon in report.accountants},
+        "sites": {site.name: {"spent": _loss(site.spent), "frozen": site.frozen} for site in report.sites},
+        "events": report.events,
+    }
+
+
+def error_document(error: FederationError) -> dict[str, Json]:
+    """The document of a failure: its stable code and public sentence, never its private text."""
+    fault: dict[str, Json] = {"code": error.code, "message": error.message}
+    if isinstance(error, BudgetExceeded):
+        fault["asked"] = _number(error.asked)
+        fault["remaining"] = _number(error.remaining)
+        fault["difference"] = _number(error.difference)
+        fault["charged"] = 0
+    return {"error": fault}
+
+
+def _estimate(estimate: Estimate) -> dict[str, Json]:
+    return {
+        "statistic": estimate.statistic,
+        "column": estimate.column,
+        "group": {column: _value(value) for column, value in estimate.group},
+        "value": _number(estimate.value),
+        "standard_error": _number(estimate.standard_error),
+        "interval": [_number(bound) for bound in estimate.interval],
+        "confidence": _number(estimate.confidence),
+    }
+
+
+def _expected(expected: ExpectedError) -> dict[str, Json]:
+    return {
+        "statistic": expected.statistic,
+        "column": expected.column,
+        "groups": expected.groups,
+        "standard_error": _number(expected.standard_error),
+        "note": expected.note,
+    }
+
+
+def _privacy(privacy: PrivacyStatement) -> dict[str, Json]:
+    return {
+        "mechanism": privacy.mechanism,
+        "charged": _loss(privacy.charged),
+        "spent": _loss(privacy.spent),
+        "remaining": _remaining(privacy.remaining),
+        "overlap": privacy.overlap,
+        "composition": privacy.composition,
+    }
+
+
+def _loss(loss: Loss) -> dict[str, Json]:
+    return {"epsilon": _number(loss.epsilon), "delta": _number(loss.delta)}
+
+
+def _remaining(remaining: Remaining) -> dict[str, Json]:
+    return {"epsilon": _number(remaining.epsilon), "fraction": _number(remaining.fraction)}
+
+
+def _number(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _value(value: Value) -> Json:
+    return value.isoformat() if isinstance(value, datetime.date) else value

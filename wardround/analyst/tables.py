@@ -1,0 +1,114 @@
+"""Numbers as a person reads them: rounded to what the error supports, in columns, as text or HTML."""
+
+from __future__ import annotations
+
+import datetime
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wardround.federation.expressions import Value
+
+MAX_LINES = 200
+MAX_LISTED = 8
+_MAX_DECIMALS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Headings and rows of text; the last `numeric` columns are numbers."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: int
+
+
+def decimals_for(standard_error: float) -> int:
+    """How many decimals show two digits of the error."""
+    if not math.isfinite(standard_error) or standard_error <= 0.0:
+        return 0
+    return min(max(1 - math.floor(math.log10(standard_error)), 0), _MAX_DECIMALS)
+
+
+def with_error(value: float, standard_error: float) -> str:
+    """`value ± error`, both to two digits of the error; an exact value has no error to round by."""
+    if standard_error == 0.0:
+        return f"{value:.12g}"
+    decimals = decimals_for(standard_error)
+    return f"{value:.{decimals}f} ± {standard_error:.{decimals}f}"
+
+
+def interval_text(interval: tuple[float, float], standard_error: float) -> str:
+    """The interval, to the same digits as its value."""
+    if standard_error == 0.0:
+        return f"[{interval[0]:.12g}, {interval[1]:.12g}]"
+    decimals = decimals_for(standard_error)
+    return f"[{interval[0]:.{decimals}f}, {interval[1]:.{decimals}f}]"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage."""
+    return f"{100 * share:.3g} %"
+
+
+def value_text(value: Value) -> str:
+    """A group's value."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case datetime.date():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a row; of many, the first few."""
+    more = len(names) - MAX_LISTED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_LISTED])} and {more} more"
+
+
+def as_text(table: Table) -> str:
+    """The table in columns, numbers to the right; a long table is cut and says so."""
+    lines = [table.headings, *table.rows[:MAX_LINES]]
+    widths = [max(len(_printable(line[index])) for line in lines) for index in range(len(table.headings))]
+    texts = [_line(line, widths, table.numeric) for line in lines]
+    texts.insert(1, "─" * len(texts[0]) if texts[0] else "")
+    return "\n".join([*texts, *_more(table)])
+
+
+def as_html(table: Table, paragraphs: Sequence[str]) -> str:
+    """The table and what is said about it, with everything escaped: names come from other people's files."""
+    first_number = len(table.headings) - table.numeric
+    parts = ["<table><thead><tr>"]
+    parts.extend(f"<th>{html.escape(heading)}</th>" for heading in table.headings)
+    parts.append("</tr></thead><tbody>")
+    for row in table.rows[:MAX_LINES]:
+        parts.append("<tr>")
+        for index, cell in enumerate(row):
+            style = ' style="text-align: right"' if index >= first_number else ""
+            parts.append(f"<td{style}>{html.escape(cell)}</td>")
+        parts.append("</tr>")
+    parts.append("</tbody></table>")
+    parts.extend(f"<p>{html.escape(paragraph)}</p>" for paragraph in (*_more(table), *paragraphs))
+    return "".join(parts)
+
+
+def _line(cells: tuple[str, ...], widths: Sequence[int], numeric: int) -> str:
+    first_number = len(cells) - numeric
+    aligned = [
+        _printable(cell).rjust(width) if index >= first_number else _printable(cell).ljust(width)
+        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(aligned)
+
+
+def _more(table: Table) -> list[str]:
+    more = len(table.rows) - MAX_LINES
+    return [f"… and {more} more rows; to_pandas() and document() have them all."] if more > 0 else []
+
+
+def _printable(cell: str) -> str:
+    """A cell without the control characters that could rewrite a terminal."""
+    return "".join(character if character.isprintable() else "�" for character in cell)
