@@ -256,3 +256,63 @@ def test_the_remaining_fraction_falls_with_every_unit(used: int) -> None:
 def test_a_budget_too_small_for_one_unit_has_nothing_remaining() -> None:
     assert fraction_remaining(Cost.zero(), Cap(2.0**-41, 0.0)) == 0.0
     assert epsilon_remaining(Cost.zero(), Cap(2.0**-41, 0.0), delta=0.0) == 0.0
+
+
+# --- Adaptive analysts -----------------------------------------------------------------------------------
+
+
+def profile(epsilon: float, mu: float) -> float:
+    """Delta of mu-GDP at any epsilon, negative ones included; nothing asked means mu = 0."""
+    if epsilon >= 0.0:
+        return delta_of(epsilon, mu)
+    return -math.expm1(epsilon) + math.exp(epsilon) * delta_of(-epsilon, mu)
+
+
+def pure_then_gaussian(epsilon: float, pure: float, mu: float) -> float:
+    """Delta of the worst pure mechanism (randomised response) followed by mu-GDP."""
+    truth = 1.0 / (1.0 + math.exp(-pure))
+    return truth * profile(epsilon - pure, mu) + (1.0 - truth) * profile(epsilon + pure, mu)
+
+
+def adaptive_delta(epsilon: float, *, first: float, switch: float, low: Cost, high: Cost) -> float:
+    """Delta of an analyst who asks a Gaussian question, then `low` or `high` by its answer.
+
+    Integrated over the first answer x, which is N(first, 1) in one world and N(0, 1) in the other.
+    """
+    step = 1.0 / 128.0
+    total = 0.0
+    for index in range(-10 * 128, 14 * 128):
+        x = (index + 0.5) * step
+        density = math.exp(-0.5 * (x - first) ** 2) / math.sqrt(2.0 * math.pi)
+        loss = first * x - 0.5 * first * first
+        then = high if x > switch else low
+        mu = math.sqrt(then.mu_squared / MU_UNIT)
+        total += step * density * pure_then_gaussian(epsilon - loss, then.pure / PURE_UNIT, mu)
+    return total
+
+
+@pytest.mark.parametrize("switch", [-1.0, 0.0, 1.0, 2.5, 4.0])
+@pytest.mark.parametrize("epsilon", [0.5, 1.5, 3.0])
+def test_an_analyst_who_stops_or_goes_on_by_an_answer_gains_nothing(switch: float, epsilon: float) -> None:
+    delta = 1e-4
+    mu = mu_of(epsilon, delta)
+    first = 0.6 * mu
+    rest = Cost(math.floor((mu**2 - first**2) * MU_UNIT), 0, 0)
+    for low, high in ((Cost.zero(), rest), (rest, Cost.zero()), (rest, rest)):
+        reached = adaptive_delta(epsilon, first=first, switch=switch, low=low, high=high)
+        assert reached <= delta * (1 + 1e-6)
+    # The whole allowance, spent without looking, is tight: the test could have failed.
+    assert adaptive_delta(epsilon, first=first, switch=switch, low=rest, high=rest) >= delta * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("switch", [-1.0, 0.5, 2.0, 4.0])
+def test_an_analyst_who_changes_lanes_by_an_answer_gains_nothing(switch: float) -> None:
+    pure, gaussian, delta = 0.7, 1.3, 1e-4
+    mu = mu_of(gaussian, delta)
+    first = 0.6 * mu
+    rest = math.floor((mu**2 - first**2) * MU_UNIT)
+    lanes = [Cost(used, whole, 0) for used in (0, rest) for whole in (0, int(pure * PURE_UNIT))]
+    for low in lanes:
+        for high in lanes:
+            reached = adaptive_delta(gaussian + pure, first=first, switch=switch, low=low, high=high)
+            assert reached <= delta

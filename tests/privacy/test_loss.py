@@ -2,13 +2,16 @@
 
 import math
 import random
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import wardround.privacy
 from wardround.privacy.gaussian import delta_of
 from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.loss import MU_UNIT, PURE_UNIT, SLACK_UNIT, Cost, Fact, gaussian_mu_squared, total
@@ -163,3 +166,51 @@ def test_the_discrete_laplace_is_exactly_its_price(scale: Fraction, shift: int) 
     worst = max(abs((abs(n - shift) - abs(n)) / scale) for n in range(-50, 51))
     assert worst == Fraction(shift) / scale
     assert laplace(scale, shift).cost().pure == math.ceil(worst * PURE_UNIT)
+
+
+# --- What one unit can move ------------------------------------------------------------------------------
+
+
+@given(
+    levels=st.integers(min_value=1, max_value=2**32),
+    shares=st.lists(st.floats(min_value=0.0, max_value=1.0), min_size=1, max_size=6),
+)
+def test_two_sided_records_are_within_their_norms(levels: int, shares: list[float]) -> None:
+    records = [(part := int(share * levels), levels - part) for share in shares]
+    flat = [value for record in records for value in record]
+    assert sum(flat) == len(shares) * levels
+    assert sum(value * value for value in flat) <= len(shares) * levels**2
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(min_value=0, max_value=4), st.integers(min_value=-50, max_value=100)), max_size=8
+    )
+)
+def test_rows_capped_in_total_need_no_factor_for_groups(rows: list[tuple[int, int]]) -> None:
+    sums = [0] * 5
+    for group, value in rows:
+        sums[group] += value
+    assert sum(abs(value) for value in sums) <= len(rows) * 100
+    assert sum(value * value for value in sums) <= (len(rows) * 100) ** 2
+
+
+# --- PROOFS.md and the code point at each other ----------------------------------------------------------
+
+PRIVACY = Path(wardround.privacy.__file__).parent
+
+
+def test_every_test_that_the_proofs_name_exists() -> None:
+    proofs = (PRIVACY / "PROOFS.md").read_text()
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", proofs))
+    assert named
+    assert {name for name in named if f"def {name}(" not in tests} == set()
+
+
+def test_every_section_that_the_code_cites_exists() -> None:
+    headings = re.findall(r"^## (.+)$", (PRIVACY / "PROOFS.md").read_text(), flags=re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+    for path in PRIVACY.glob("*.py"):
+        cited = re.findall(r"(?<![\w/])PROOFS\.md#([\w-]+)", path.read_text())
+        assert set(cited) <= anchors, path.name
