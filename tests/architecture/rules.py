@@ -34,8 +34,8 @@ BROAD_EXCEPT_ALLOWED = ("wardround.cli.main", "site_agent.agent", "protos.servin
 GENERATED_ALLOWED = (
     "protos._generated*",
     "protos.codec*",
-    "protos.channels",
-    "protos.serving",
+    "protos.calls",
+    "protos.submitting",
     "coordinator.*_service",
     "site_agent.link",
     "wardround.analyst.link",
