@@ -25,6 +25,7 @@ FORBIDDEN_IN_NAMES = frozenset(
 NAMES_ALLOWED = (
     ("wardround.analyst.client", "client"),
     ("wardround.analyst.client", "Client"),
+    ("protos.tls", "caller_common_name"),  # X.509's own word
 )
 
 # The top loops, where an unforeseen fault becomes one fixed sentence.
@@ -37,6 +38,7 @@ GENERATED_ALLOWED = (
     "protos.calls",
     "protos.submitting",
     "coordinator.*_service",
+    "coordinator.serve",
     "site_agent.link",
     "wardround.analyst.link",
 )
@@ -44,9 +46,8 @@ GENERATED_ALLOWED = (
 # Where the system's entropy may be drawn: noise, keys, nonces and one-use secrets.
 ENTROPY_ALLOWED = (
     "wardround.privacy.noise*",
-    "wardround.federation.identity",
-    "coordinator.enrolment",
-    "coordinator.planning",
+    "wardround.analyst.client",  # the nonce of a fresh question
+    "coordinator.enrolment",  # the secret of an invitation
     "site_agent.agent",  # jitter
     "site_agent.folder",  # the key of the row order
 )
