@@ -1,0 +1,155 @@
+"""The calls of each conversation: words in, words out, a deadline on every one.
+
+A link of a role is a thin coat over one of these; gRPC's own types end here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+import grpc
+
+from protos import checks
+from protos._generated import analyst_service_pb2 as analyst_pb
+from protos._generated import site_service_pb2 as site_pb
+from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub
+from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceStub
+from protos._generated.site_service_pb2_grpc import SiteServiceStub
+from protos.codec_analyst import (
+    Page,
+    Watch,
+    Watched,
+    ask_to_message,
+    asked_from_message,
+    preview_request_to_message,
+    previewed_from_message,
+    report_from_message,
+    study_from_message,
+    watch_to_message,
+    watched_from_message,
+)
+from protos.codec_site import LONGEST_WAIT_SECONDS, claim_from_message, claim_request_to_message
+from protos.codec_trust import (
+    enrolled_from_message,
+    enrolment_to_message,
+    greeting_from_message,
+    renewal_to_message,
+    renewed_from_message,
+)
+from protos.statuses import call
+from protos.submitting import CALL_SECONDS, submit
+from wardround.federation.answer import Answer, AskRequest, BudgetReport, Estimate, Preview, Progress
+from wardround.federation.enrolment import Enrolment, Greeting
+from wardround.federation.ledger.entry import Entry
+from wardround.federation.task import SignedTask, Submission
+
+# How much longer than its wait a long poll may take.
+_POLL_MARGIN_SECONDS = 10.0
+
+Pause = Callable[[float], object]
+
+
+def _poll_seconds(wait_seconds: float) -> float:
+    return min(max(wait_seconds, 0.0), LONGEST_WAIT_SECONDS) + _POLL_MARGIN_SECONDS
+
+
+class SiteCalls:
+    """What a site says to its coordinator."""
+
+    def __init__(self, channel: grpc.Channel, *, deadline_seconds: float = CALL_SECONDS) -> None:
+        self._stub = SiteServiceStub(channel)
+        self._deadline = deadline_seconds
+
+    def greet(self) -> Greeting:
+        """Whom the coordinator takes us for, which study it runs, what time it has."""
+        return greeting_from_message(call(self._stub.Greet, site_pb.GreetRequest(), deadline_seconds=self._deadline))
+
+    def claim(self, *, wait_seconds: float, pause: Pause = time.sleep) -> SignedTask | None:
+        """The next task, waiting up to `wait_seconds`; `pause` is called when the coordinator asks for it."""
+        request = claim_request_to_message(wait_seconds=wait_seconds)
+        reply = call(self._stub.ClaimTask, request, deadline_seconds=_poll_seconds(wait_seconds))
+        claim = claim_from_message(reply)
+        if claim.task is None and claim.pause_seconds > 0.0:
+            pause(claim.pause_seconds)
+        return claim.task
+
+    def submit(self, submission: Submission) -> Entry | None:
+        """Hand over an answer; a release or a refusal gets a receipt."""
+        return submit(self._stub, submission, deadline_seconds=self._deadline)
+
+    def renew(self, certificate_request: bytes) -> bytes:
+        """A new certificate for our own name, as PEM."""
+        request = renewal_to_message(certificate_request)
+        return renewed_from_message(call(self._stub.RenewCertificate, request, deadline_seconds=self._deadline))
+
+
+class EnrolmentCalls:
+    """What a hospital says before it has a certificate."""
+
+    def __init__(self, channel: grpc.Channel, *, deadline_seconds: float = CALL_SECONDS) -> None:
+        self._stub = EnrolmentServiceStub(channel)
+        self._deadline = deadline_seconds
+
+    def enrol(self, enrolment: Enrolment) -> bytes:
+        """The site's first certificate, as PEM."""
+        reply = call(self._stub.Enrol, enrolment_to_message(enrolment), deadline_seconds=self._deadline)
+        return enrolled_from_message(reply)
+
+
+class AnalystCalls:
+    """What an analyst says to the coordinator."""
+
+    def __init__(self, channel: grpc.Channel, *, deadline_seconds: float = CALL_SECONDS) -> None:
+        self._stub = AnalystServiceStub(channel)
+        self._deadline = deadline_seconds
+
+    def ask(self, request: AskRequest) -> str:
+        """The plan id of a question whose round is now open."""
+        return asked_from_message(call(self._stub.Ask, ask_to_message(request), deadline_seconds=self._deadline))
+
+    def watch(self, plan_id: str, *, seen: int, wait_seconds: float, pause: Pause = time.sleep) -> Progress | Answer:
+        """The next progress after `seen`, or the whole answer."""
+        watched = self._watched(Watch(plan_id, seen, wait_seconds))
+        match watched.outcome:
+            case Progress():
+                if watched.pause_seconds > 0.0:
+                    pause(watched.pause_seconds)
+                return watched.outcome
+            case Page():
+                return self._whole(watched.outcome)
+
+    def preview(self, request: AskRequest) -> Preview:
+        """What a question would cost and how good its answer would be."""
+        message = preview_request_to_message(request)
+        return previewed_from_message(call(self._stub.Preview, message, deadline_seconds=self._deadline))
+
+    def study_text(self) -> str:
+        """The study as the consortium wrote it."""
+        request = analyst_pb.DescribeRequest()
+        return study_from_message(call(self._stub.Describe, request, deadline_seconds=self._deadline))
+
+    def budget(self) -> BudgetReport:
+        """The study's budget as the coordinator's ledger has it."""
+        request = analyst_pb.BudgetRequest()
+        return report_from_message(call(self._stub.Budget, request, deadline_seconds=self._deadline))
+
+    def _watched(self, watch: Watch) -> Watched:
+        reply = call(self._stub.Await, watch_to_message(watch), deadline_seconds=_poll_seconds(watch.wait_seconds))
+        return watched_from_message(reply)
+
+    def _whole(self, page: Page) -> Answer:
+        """The answer with the estimates of all its pages; each must continue the one before."""
+        answer, total = page.answer, page.total
+        estimates: list[Estimate] = []
+        while True:
+            fits = page.first == len(estimates) and page.total == total and page.answer.plan_id == answer.plan_id
+            checks.require(fits, "the pages of an answer do not fit together.")
+            estimates.extend(page.answer.estimates)
+            if len(estimates) == total:
+                return dataclasses.replace(answer, estimates=tuple(estimates))
+            outcome = self._watched(Watch(answer.plan_id, 0, 0.0, len(estimates))).outcome
+            if not isinstance(outcome, Page):
+                raise checks.malformed("the pages of an answer do not fit together.")
+            page = outcome

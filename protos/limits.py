@@ -1,0 +1,49 @@
+"""Caps and heartbeats that both ends of a connection agree on."""
+
+from __future__ import annotations
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_METADATA_BYTES = 16 * 1024
+MAX_CALLS_PER_CONNECTION = 128
+
+# A hospital's firewall forgets a silent connection after a minute or so; a heartbeat each half minute keeps
+# it, and finds out within ten seconds when it is gone.
+KEEPALIVE_MILLISECONDS = 30_000
+KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
+_SHORTEST_PING_MILLISECONDS = 10_000
+
+# One bit per algorithm; only the first, "identity", is on. A few compressed bytes could otherwise cost the
+# reader four megabytes, and the size of a compressed message tells something about its content.
+_NO_COMPRESSION = 1
+
+Options = list[tuple[str, int | str]]
+
+_BOTH: Options = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MILLISECONDS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MILLISECONDS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.compression_enabled_algorithms_bitset", _NO_COMPRESSION),
+]
+
+SERVING: Options = [
+    *_BOTH,
+    ("grpc.http2.min_ping_interval_without_data_ms", _SHORTEST_PING_MILLISECONDS),
+    ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
+    # Two coordinators on one port would each see half of the calls.
+    ("grpc.so_reuseport", 0),
+]
+
+CALLING: Options = [
+    *_BOTH,
+    # Whether to call again is decided above, where it is known what has been decided.
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    # Channels with different keys must never share a connection.
+    ("grpc.use_local_subchannel_pool", 1),
+]

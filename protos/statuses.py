@@ -1,0 +1,145 @@
+"""One table: each error's gRPC status, and the way back.
+
+What leaves is the error's code, its one public sentence and, for a budget, the numbers. What arrives is
+believed only as far as it goes: a peer can say that it refused, never that *we* broke an invariant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn, TypeVar
+
+import grpc
+
+from protos.codec_fault import Fault, decode_fault, encode_fault
+from wardround.federation import errors
+from wardround.federation.errors import BudgetExceeded, FederationError, InvariantBroken, MalformedMessage
+
+FAULT_KEY = "wardround-fault-bin"
+
+_Request = TypeVar("_Request")
+_Reply = TypeVar("_Reply")
+
+STATUS: Mapping[type[FederationError], grpc.StatusCode] = {
+    errors.FederationError: grpc.StatusCode.INTERNAL,
+    errors.Mistaken: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.QueryMistaken: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.ConfigurationMistaken: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.Refused: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.NotAuthorized: grpc.StatusCode.PERMISSION_DENIED,
+    errors.PlanRefused: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.SchemaRefused: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.SiteFrozen: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.TooFewSites: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.BudgetExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
+    errors.PeerUnreachable: grpc.StatusCode.UNAVAILABLE,
+    errors.LedgerBusy: grpc.StatusCode.UNAVAILABLE,
+    errors.DeadlinePassed: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.AwaitingApproval: grpc.StatusCode.UNAVAILABLE,
+    errors.SourceFailed: grpc.StatusCode.UNAVAILABLE,
+    errors.ProtocolViolation: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.UnknownTask: grpc.StatusCode.NOT_FOUND,
+    errors.ReleaseConflict: grpc.StatusCode.ALREADY_EXISTS,
+    errors.InvariantBroken: grpc.StatusCode.INTERNAL,
+    errors.LedgerCorrupt: grpc.StatusCode.INTERNAL,
+    errors.UnpaidRelease: grpc.StatusCode.INTERNAL,
+}
+_BY_CODE = {kind.__name__: kind for kind in STATUS}
+
+# What a failed connection means to the people who can mend it, by a fragment of gRPC's own text.
+_CONNECTION = (
+    ("CERTIFICATE_VERIFY_FAILED", "The other side's certificate has expired or is not from the expected authority."),
+    ("Hostname Verification Check failed", "The other side's certificate is for another address."),
+    ("HTTP proxy", "The proxy did not open a way to the other side."),
+    ("DNS resolution failed", "The address of the other side cannot be resolved."),
+    ("Domain name not found", "The address of the other side cannot be resolved."),
+    ("Connection refused", "Nothing answers at the address of the other side."),
+    ("handshake", "The other side did not agree to a TLS connection."),
+)
+
+
+def status_of(error: FederationError) -> tuple[grpc.StatusCode, Fault]:
+    """The status and the fault of an error; a subclass the table lacks speaks as its parent."""
+    kind = next(kind for kind in type(error).__mro__ if kind in STATUS)
+    if isinstance(error, BudgetExceeded):
+        return STATUS[kind], Fault(kind.__name__, error.message, error.asked, error.remaining)
+    return STATUS[kind], Fault(kind.__name__, error.message)
+
+
+def abort(context: grpc.ServicerContext, error: FederationError) -> NoReturn:
+    """End the call with this error's status; does not return."""
+    status, fault = status_of(error)
+    context.set_trailing_metadata(((FAULT_KEY, encode_fault(fault)),))
+    # The fixed sentence of the class: the status text travels percent-encoded and is shown by other tools.
+    context.abort(status, type(error).sentence)
+
+
+def call(
+    method: grpc.UnaryUnaryMultiCallable[_Request, _Reply], request: _Request, *, deadline_seconds: float
+) -> _Reply:
+    """One unary call; every failure is one of our errors, and no call waits for ever."""
+    try:
+        return method(request, timeout=deadline_seconds, wait_for_ready=False)
+    except grpc.RpcError as error:
+        raise from_rpc_error(error) from None
+    except ValueError:
+        # gRPC's way to say that this side closed the channel.
+        msg = "The connection was closed."
+        raise errors.PeerUnreachable(msg) from None
+
+
+def from_rpc_error(error: grpc.RpcError) -> FederationError:
+    """The error that a failed call stands for."""
+    for item in error.trailing_metadata() or ():
+        if item.key == FAULT_KEY and isinstance(item.value, bytes):
+            return _rebuilt(item.value, error.code())
+    return _PLAIN.get(error.code(), _unreachable)(error.details() or "")
+
+
+def _rebuilt(content: bytes, status: grpc.StatusCode) -> FederationError:
+    """The error a fault names; a fault that contradicts its status is itself a violation."""
+    try:
+        fault = decode_fault(content)
+    except MalformedMessage as malformed:
+        return malformed
+    kind = _BY_CODE.get(fault.code)
+    if kind is None or STATUS[kind] is not status:
+        return MalformedMessage("an error and its status differ.")
+    if issubclass(kind, InvariantBroken) or kind is FederationError:
+        # A broken invariant stops the process that broke it. A peer must not be able to stop ours.
+        return errors.Unavailable("The other side failed by a fault of its own; ask again later.", private=fault.code)
+    if issubclass(kind, BudgetExceeded):
+        return kind(fault.message, asked=fault.asked, remaining=fault.remaining)
+    return kind(fault.message)
+
+
+def _unreachable(details: str) -> FederationError:
+    for fragment, sentence in _CONNECTION:
+        if fragment in details:
+            return errors.PeerUnreachable(sentence, private=details)
+    return errors.PeerUnreachable(private=details)
+
+
+def _exhausted(details: str) -> FederationError:
+    if "larger than max" in details:
+        return MalformedMessage("A message is larger than the wire allows.", private=details)
+    return errors.Unavailable("The other side has too many calls; ask again.", private=details)
+
+
+def _internal(details: str) -> FederationError:
+    if "deserializing" in details:
+        return MalformedMessage(private=details)
+    return _unreachable(details)
+
+
+# Statuses that gRPC itself sets, without a fault message of ours.
+_PLAIN: Mapping[grpc.StatusCode, Callable[[str], FederationError]] = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: lambda details: errors.DeadlinePassed(private=details),
+    grpc.StatusCode.PERMISSION_DENIED: lambda details: errors.NotAuthorized(private=details),
+    grpc.StatusCode.UNAUTHENTICATED: lambda details: errors.NotAuthorized(private=details),
+    grpc.StatusCode.UNIMPLEMENTED: lambda details: errors.ProtocolViolation(private=details),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: _exhausted,
+    grpc.StatusCode.INTERNAL: _internal,
+}

@@ -1,0 +1,85 @@
+"""What a process shows and whom it believes on a TLS connection, and who called.
+
+Only TLS keys and certificates are here; who may do what is for the coordinator's roster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import grpc
+
+from wardround.federation.errors import NotAuthorized
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TlsKeys:
+    """A private key, its certificate (with any chain) and the authority that is believed, all PEM."""
+
+    key: bytes
+    certificate: bytes
+    authority: bytes
+
+
+class Presented:
+    """The keys a serving process shows now; they can be replaced while it serves."""
+
+    def __init__(self, keys: TlsKeys) -> None:
+        # One reference, replaced as a whole: a handshake sees the old keys or the new ones, never a mixture.
+        self._keys = keys
+
+    def replace(self, keys: TlsKeys) -> None:
+        """Show these keys from the next connection on."""
+        self._keys = keys
+
+    @property
+    def keys(self) -> TlsKeys:
+        """The keys shown now."""
+        return self._keys
+
+
+def serving_credentials(presented: Presented, *, callers_have_certificates: bool) -> grpc.ServerCredentials:
+    """Credentials that follow `presented`; with certificates, a caller without one is turned away by TLS."""
+
+    def latest() -> grpc.ServerCertificateConfiguration:
+        return _configuration(presented.keys, callers_have_certificates=callers_have_certificates)
+
+    return grpc.dynamic_ssl_server_credentials(
+        latest(), latest, require_client_authentication=callers_have_certificates
+    )
+
+
+def _configuration(keys: TlsKeys, *, callers_have_certificates: bool) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(keys.key, keys.certificate)],
+        root_certificates=keys.authority if callers_have_certificates else None,
+    )
+
+
+def calling_credentials(keys: TlsKeys) -> grpc.ChannelCredentials:
+    """Mutual TLS: believe the authority, show the certificate."""
+    return grpc.ssl_channel_credentials(
+        root_certificates=keys.authority, private_key=keys.key, certificate_chain=keys.certificate
+    )
+
+
+def pinned_credentials(authority: bytes) -> grpc.ChannelCredentials:
+    """TLS for a caller that has no certificate yet and believes one authority only."""
+    return grpc.ssl_channel_credentials(root_certificates=authority)
+
+
+def caller_certificate(context: grpc.ServicerContext) -> bytes:
+    """The certificate, in PEM, that the caller proved to hold; `certificates.holder` says whose it is."""
+    return _shown(context, "x509_pem_cert")
+
+
+def caller_subject(context: grpc.ServicerContext) -> str:
+    """The common name on the caller's certificate, for a log line; authorization reads the certificate."""
+    return _shown(context, "x509_common_name").decode("utf-8", errors="replace")
+
+
+def _shown(context: grpc.ServicerContext, key: str) -> bytes:
+    found = context.auth_context().get(key)
+    if not found:
+        raise NotAuthorized(private=f"no {key}")
+    return bytes(found[0])
