@@ -26,6 +26,7 @@ class StoredAnswer:
     mechanism: str
     charged: Loss
     overlap: int
+    composition: str
     noiseless: bool
 
 
@@ -60,6 +61,7 @@ def _encode(answer: StoredAnswer) -> str:
         "mechanism": answer.mechanism,
         "charged": [answer.charged.epsilon, answer.charged.delta],
         "overlap": answer.overlap,
+        "composition": answer.composition,
         "noiseless": answer.noiseless,
         "estimates": [
             [e.statistic, e.column, e.group, e.value, e.standard_error, e.interval, e.confidence]
@@ -90,8 +92,14 @@ def _decode(text: str) -> StoredAnswer:
             )
             for statistic, column, group, value, error, interval, confidence in document["estimates"]
         )
-        charged = Loss(*document["charged"])
-        mechanism, overlap, noiseless = document["mechanism"], document["overlap"], document["noiseless"]
+        return StoredAnswer(
+            outcome=outcome,
+            estimates=estimates,
+            mechanism=document["mechanism"],
+            charged=Loss(*document["charged"]),
+            overlap=document["overlap"],
+            composition=document["composition"],
+            noiseless=document["noiseless"],
+        )
     except (ValueError, KeyError, TypeError, RecursionError):
         raise LedgerCorrupt(private="a stored answer cannot be read") from None
-    return StoredAnswer(outcome, estimates, mechanism, charged, overlap, noiseless)

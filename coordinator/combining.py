@@ -27,6 +27,26 @@ _LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class NoiseSetting:
+    """Where the noise is: at every site, unless a simulation leaves it out or adds it once to the total."""
+
+    noiseless: bool = False
+    trusted_total: bool = False
+
+    def noises(self, *, sites: int) -> int:
+        """How many independent noises are in a total over `sites` sites."""
+        if self.noiseless:
+            return 0
+        return 1 if self.trusted_total else sites
+
+    def composition(self, *, overlap: int) -> str:
+        """How the loss of one unit adds up over the sites, in a word."""
+        if self.trusted_total:
+            return "trusted_total"
+        return "parallel" if overlap == 1 else f"overlap {overlap}"
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
     """The noise in one total, in grid units: its standard deviation, and how many of them an interval takes."""
 
@@ -34,18 +54,15 @@ class Spread:
     critical: float
 
 
-def combine(plan: Plan, form: Shape, releases: Sequence[IntVector], *, noiseless: bool = False) -> tuple[Estimate, ...]:
-    """One estimate for every aggregate and group, from the sites that answered.
-
-    `noiseless` is for a simulation whose sites add nothing: the totals are then exact.
-    """
+def combine(plan: Plan, form: Shape, releases: Sequence[IntVector], *, setting: NoiseSetting) -> tuple[Estimate, ...]:
+    """One estimate for every aggregate and group, from the sites that answered."""
     if not releases or any(values.shape != (form.dimension,) for values in releases):
         raise InvariantBroken(private="a stored release does not have the plan's form")
     totals = _add(releases)
     estimates: list[Estimate] = []
     start = 0
     for part, law in zip(form.parts, plan.laws(), strict=True):
-        spread = Spread(0.0, 0.0) if noiseless else _spread(law, sites=len(releases))
+        spread = _spread(law, noises=setting.noises(sites=len(releases)))
         numbers = totals[start : start + part.dimension]
         start += part.dimension
         estimates.extend(_estimates(part, form, numbers, spread))
@@ -60,8 +77,10 @@ def _add(releases: Sequence[IntVector]) -> list[int]:
     return total
 
 
-def _spread(law: NoiseLaw, *, sites: int) -> Spread:
-    return Spread(math.sqrt(sum_variance(law, sites)), critical_value(law, terms=sites, confidence=CONFIDENCE))
+def _spread(law: NoiseLaw, *, noises: int) -> Spread:
+    if noises == 0:
+        return Spread(0.0, 0.0)
+    return Spread(math.sqrt(sum_variance(law, noises)), critical_value(law, terms=noises, confidence=CONFIDENCE))
 
 
 def _estimates(part: Part, form: Shape, numbers: Sequence[int], spread: Spread) -> Iterator[Estimate]:

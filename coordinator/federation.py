@@ -9,6 +9,7 @@ from pathlib import Path
 
 from coordinator.accounting import Accounting
 from coordinator.collection import Collection
+from coordinator.combining import NoiseSetting
 from coordinator.dispatch import Dispatch
 from coordinator.ledger import open_ledger
 from coordinator.patience import Patience, RealPatience
@@ -26,7 +27,8 @@ class Coordinator:
     """One study's coordinator over one folder.
 
     With `threads` each running round has a thread of its own. Without, `watch` runs the round itself, and
-    `patience` lets the sites of the same process work while it waits.
+    `patience` lets the sites of the same process work while it waits. `noiseless` and `trusted_total` only say
+    what a simulation's sites do, so that the error bars are right; they change no noise.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Coordinator:
         threads: bool = True,
         durable: bool = True,
         noiseless: bool = False,
+        trusted_total: bool = False,
     ) -> None:
         self.study = study
         self.identity = identity
@@ -48,9 +51,12 @@ class Coordinator:
         accounting = Accounting(self.ledger)
         self._dispatch = Dispatch(self.ledger, self._patience)
         self._collection = Collection(self.ledger, self._patience, accounting, self._dispatch)
-        line = Round(self.ledger, accounting, self._dispatch, self._collection, noiseless=noiseless)
+        setting = NoiseSetting(noiseless=noiseless, trusted_total=trusted_total)
+        line = Round(self.ledger, accounting, self._dispatch, self._collection, setting=setting)
         self._rounds: Rounds = ThreadedRounds(line, self._patience) if threads else DrivenRounds(line)
-        self._queries = Queries(self.ledger, self._patience, accounting, self._dispatch, line, self._rounds)
+        self._queries = Queries(
+            self.ledger, self._patience, accounting, self._dispatch, line, self._rounds, setting=setting
+        )
 
     def claim(self, site: str, *, wait_seconds: float) -> SignedTask | None:
         """The oldest task `site` has yet to answer, waiting up to `wait_seconds` for one."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from coordinator.combining import NoiseSetting
 from wardround.federation.answer import AskRequest, ExpectedError, Loss
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.plan import Plan, price, shape_of
@@ -81,7 +82,9 @@ def charged(plan: Plan, study: Study, *, delta: float) -> Loss:
     return Loss(epsilon_charged(whole, delta=spent_delta), spent_delta)
 
 
-def expected_errors(plan: Plan, study: Study, participants: Mapping[str, int]) -> tuple[ExpectedError, ...]:
+def expected_errors(
+    plan: Plan, study: Study, participants: Mapping[str, int], setting: NoiseSetting
+) -> tuple[ExpectedError, ...]:
     """The standard error every number of the answer will have when all participants answer.
 
     That of a mean depends on how many patients there are; it is given for the declared number, and for the
@@ -89,8 +92,9 @@ def expected_errors(plan: Plan, study: Study, participants: Mapping[str, int]) -
     """
     form = shape_of(plan, study)
     patients = sum(participants.values())
+    noises = setting.noises(sites=len(plan.participants))
     return tuple(
-        _expected_error(part, law, sites=len(plan.participants), patients=patients)
+        _expected_error(part, law, noises=noises, patients=patients)
         for part, law in zip(form.parts, plan.laws(), strict=True)
     )
 
@@ -153,8 +157,8 @@ def _expected_size(plan: Plan, study: Study) -> float:
     )
 
 
-def _expected_error(part: Part, law: NoiseLaw, *, sites: int, patients: int) -> ExpectedError:
-    deviation = math.sqrt(law.variance * sites) * float(part.grid)
+def _expected_error(part: Part, law: NoiseLaw, *, noises: int, patients: int) -> ExpectedError:
+    deviation = math.sqrt(law.variance * noises) * float(part.grid)
     aggregate = part.aggregate
     if part.kind is not PartKind.MEAN or part.quantiser is None:
         return ExpectedError(aggregate.statistic.value, aggregate.column, part.groups, deviation, "")

@@ -11,6 +11,7 @@ from collections import OrderedDict
 
 from coordinator.accounting import Accounting, Balances, Question, balances, basic_epsilon, find_question, question_of
 from coordinator.answers import StoredAnswer, find_answer, has_answer
+from coordinator.combining import NoiseSetting
 from coordinator.dispatch import Dispatch, round_key
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
@@ -45,6 +46,8 @@ class Queries:
         dispatch: Dispatch,
         line: Round,
         rounds: Rounds,
+        *,
+        setting: NoiseSetting,
     ) -> None:
         self._ledger = ledger
         self._patience = patience
@@ -52,6 +55,7 @@ class Queries:
         self._dispatch = dispatch
         self._line = line
         self._rounds = rounds
+        self._setting = setting
         self._roster = Roster(ledger)
         self._replays = _Replays()
 
@@ -101,17 +105,19 @@ class Queries:
         fitting = (question for question in questions if self._accounting.fits(question.plan))
         question = known or next(fitting, questions[0])
         plan, study = question.plan, self._ledger.study
+        overlap = study.overlap_among(len(plan.participants))
         return Preview(
             plan_id=plan.plan_id,
             unit=study.unit.value,
             replayed=known is not None and self._answered(known),
             sites=plan.participants,
-            expected=expected_errors(plan, study, participants),
+            expected=expected_errors(plan, study, participants, self._setting),
             privacy=_statement(
                 self._accounting.balances(),
                 mechanism=plan.mechanism.value,
                 cost=charged(plan, study, delta=question.delta),
-                overlap=study.overlap_among(len(plan.participants)),
+                overlap=overlap,
+                composition=self._setting.composition(overlap=overlap),
                 delta=question.delta,
             ),
         )
@@ -230,16 +236,25 @@ def _told(plan: Plan, stored: StoredAnswer, now: Balances, study: Study, *, delt
         refused=stored.outcome.refused,
         missing=stored.outcome.missing,
         estimates=stored.estimates,
-        privacy=_statement(now, mechanism=stored.mechanism, cost=stored.charged, overlap=stored.overlap, delta=delta),
+        privacy=_statement(
+            now,
+            mechanism=stored.mechanism,
+            cost=stored.charged,
+            overlap=stored.overlap,
+            composition=stored.composition,
+            delta=delta,
+        ),
     )
 
 
-def _statement(now: Balances, *, mechanism: str, cost: Loss, overlap: int, delta: float) -> PrivacyStatement:
+def _statement(
+    now: Balances, *, mechanism: str, cost: Loss, overlap: int, composition: str, delta: float
+) -> PrivacyStatement:
     return PrivacyStatement(
         mechanism=mechanism,
         charged=cost,
         spent=now.spent(),
         remaining=now.remaining(delta=delta),
         overlap=overlap,
-        composition="parallel" if overlap == 1 else f"overlap {overlap}",
+        composition=composition,
     )

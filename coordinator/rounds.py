@@ -14,7 +14,7 @@ from typing import Protocol
 from coordinator.accounting import Accounting, Outcome, Question, outcome_of, question_of
 from coordinator.answers import StoredAnswer, has_answer, keep_answer
 from coordinator.collection import Collection
-from coordinator.combining import combine
+from coordinator.combining import NoiseSetting, combine
 from coordinator.dispatch import Dispatch, round_key
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
@@ -39,13 +39,13 @@ class Round:
         dispatch: Dispatch,
         collection: Collection,
         *,
-        noiseless: bool,
+        setting: NoiseSetting,
     ) -> None:
         self._ledger = ledger
         self._accounting = accounting
         self._dispatch = dispatch
         self._collection = collection
-        self._noiseless = noiseless
+        self._setting = setting
 
     def run_round(self, question: Question) -> None:
         """Reserve, open, gather, settle; then combine what was released into the answer that stays."""
@@ -56,14 +56,16 @@ class Round:
         outcome = self._accounting.settle(plan)
         refuse_too_few(outcome, study)
         releases = [decode_release(payload).values for payload in self._collection.releases(plan, outcome.answered)]
-        estimates = combine(plan, shape_of(plan, study), releases, noiseless=self._noiseless)
+        estimates = combine(plan, shape_of(plan, study), releases, setting=self._setting)
+        overlap = study.overlap_among(len(plan.participants))
         answer = StoredAnswer(
             outcome=outcome,
             estimates=estimates,
             mechanism=plan.mechanism.value,
             charged=charged(plan, study, delta=question.delta),
-            overlap=study.overlap_among(len(plan.participants)),
-            noiseless=self._noiseless,
+            overlap=overlap,
+            composition=self._setting.composition(overlap=overlap),
+            noiseless=self._setting.noiseless,
         )
         keep_answer(self._ledger, plan.plan_id, answer)
         self._dispatch.forget(plan)
