@@ -58,7 +58,8 @@ def shape_of(plan: Plan, study: Study) -> Shape:
         msg = "the plan names a study that this site did not sign."
         raise PlanRefused(msg)
     form = shape(plan.query, study, plan.mechanism)
-    if form.query != plan.query or len(plan.scales) != len(form.parts):
+    # Compared as bytes: 40 and 40.0 are equal numbers but two encodings, and so two plan ids.
+    if canonical.encode(form.query) != canonical.encode(plan.query) or len(plan.scales) != len(form.parts):
         msg = "the plan is not in canonical form."
         raise PlanRefused(msg)
     return form

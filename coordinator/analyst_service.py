@@ -1,0 +1,64 @@
+"""What analysts may call: each method decodes, calls one function, encodes. The caller is checked every time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import grpc
+
+from coordinator.authorization import authorize
+from coordinator.federation import Coordinator
+from protos._generated import analyst_service_pb2 as pb
+from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer
+from protos.codec_analyst import (
+    ask_from_message,
+    asked_to_message,
+    preview_request_from_message,
+    previewed_to_message,
+    report_to_message,
+    study_to_message,
+    watch_from_message,
+    watched_to_message,
+)
+from protos.tls import caller_certificate
+from protos.waiting import WaitingRoom
+from wardround.federation.certificates import Role
+
+
+@dataclass(frozen=True, slots=True)
+class AnalystService(AnalystServiceServicer):
+    """The analyst's conversation, over a coordinator."""
+
+    coordinator: Coordinator
+    study_text: str
+    room: WaitingRoom
+
+    def _analyst(self, context: grpc.ServicerContext) -> str:
+        return authorize(self.coordinator.ledger, caller_certificate(context), Role.ANALYST)
+
+    def Ask(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:
+        """Open a round, or find the answer that is stored."""
+        analyst = self._analyst(context)
+        return asked_to_message(self.coordinator.ask(analyst, ask_from_message(request)))
+
+    def Await(self, request: pb.AwaitRequest, context: grpc.ServicerContext) -> pb.AwaitReply:
+        """Wait for news of a plan."""
+        analyst = self._analyst(context)
+        watch = watch_from_message(request)
+        with self.room.seat(analyst, wait_seconds=watch.wait_seconds) as seat:
+            outcome = self.coordinator.watch(analyst, watch.plan_id, seen=watch.seen, wait_seconds=seat.wait_seconds)
+        return watched_to_message(outcome, first_estimate=watch.first_estimate, pause_seconds=seat.pause_seconds)
+
+    def Preview(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:
+        """Say what a question would cost."""
+        analyst = self._analyst(context)
+        return previewed_to_message(self.coordinator.preview(analyst, preview_request_from_message(request)))
+
+    def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:
+        """The study as it was written."""
+        self._analyst(context)
+        return study_to_message(self.study_text)
+
+    def Budget(self, request: pb.BudgetRequest, context: grpc.ServicerContext) -> pb.BudgetReply:
+        """The study's budget."""
+        return report_to_message(self.coordinator.budget(self._analyst(context)))

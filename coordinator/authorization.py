@@ -1,0 +1,30 @@
+"""Every call is checked against the roster: a certificate alone opens nothing.
+
+The certificate says who calls; the roster says whether that name, with that very TLS key, may still take
+part. Both are read anew at each call, so a revocation holds from the next call on.
+"""
+
+from __future__ import annotations
+
+from coordinator.ledger import Ledger
+from coordinator.roster import Roster
+from wardround.federation.certificates import Role, holder
+from wardround.federation.errors import NotAuthorized
+
+
+def authorize(ledger: Ledger, certificate: bytes, role: Role) -> str:
+    """The caller's name, if it may act in `role` now; otherwise `NotAuthorized` or `SiteFrozen`."""
+    caller = holder(certificate)
+    if caller.role is not role:
+        msg = f"this call is for a {role.value}; the certificate is a {caller.role.value}'s."
+        raise NotAuthorized(msg)
+    with ledger.database.reading() as connection:
+        row = connection.execute("SELECT key_hash FROM tls_keys WHERE name = ?", (caller.name,)).fetchone()
+    if row is None or row[0] != caller.tls_key:
+        raise NotAuthorized
+    roster = Roster(ledger)
+    match role:
+        case Role.SITE:
+            return roster.admit_site(caller.name).name
+        case _:
+            return roster.admit_analyst(caller.name).name

@@ -1,0 +1,168 @@
+"""How a name gets onto the roster: invitations for sites, profiles for analysts, and off it again.
+
+An invitation is a secret that works once. The coordinator keeps its hash only, and the first signing key
+that uses it owns it: the same key may repeat a call whose reply was lost, any other is refused.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from coordinator.authority import Authority
+from coordinator.folder import CoordinatorFolder
+from coordinator.ledger import Ledger, open_ledger
+from coordinator.roster import Roster, Standing
+from wardround.federation.certificates import (
+    Role,
+    key_to_pem,
+    new_tls_key,
+    request_key,
+    tls_key_hash,
+)
+from wardround.federation.enrolment import Enrolment
+from wardround.federation.errors import ConfigurationMistaken, NotAuthorized
+from wardround.federation.identity import Purpose
+from wardround.federation.invitation import Invitation
+from wardround.federation.profile import Profile, write_profile
+from wardround.federation.study import delta_fault
+from wardround.federation.study_file import NAME
+
+SECRET_BYTES = 32
+
+
+@contextmanager
+def opened(folder: CoordinatorFolder) -> Iterator[Ledger]:
+    """The folder's ledger for one command, also while the coordinator serves."""
+    ledger = open_ledger(folder.path, study=folder.study(), identity=folder.identity())
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def make_invitation(folder: CoordinatorFolder, site: str, *, now: datetime.datetime) -> Invitation:
+    """A fresh invitation for a name that is not on the roster; earlier unused ones for it end."""
+    if not NAME.fullmatch(site):
+        msg = f"{site!r} is not a name; use letters, digits, '-' and '_', beginning with a letter."
+        raise ConfigurationMistaken(msg)
+    secret = secrets.token_hex(SECRET_BYTES)
+    expires = now + datetime.timedelta(hours=folder.configuration().invitation_hours)
+    with opened(folder) as ledger:
+        roster = Roster(ledger)
+        if site in {s.name for s in roster.sites()} | {a.name for a in roster.analysts()}:
+            msg = f"{site} is already on the roster; a name is used once."
+            raise ConfigurationMistaken(msg)
+        with ledger.database.transaction() as connection:
+            connection.execute("DELETE FROM invitations WHERE site = ? AND used_by = ''", (site,))
+            connection.execute(
+                "INSERT INTO invitations (secret_hash, site, expires) VALUES (?, ?, ?)",
+                (_secret_hash(bytes.fromhex(secret)), site, expires.timestamp()),
+            )
+        return Invitation(
+            site=site,
+            token=secret,
+            expires=expires.isoformat(timespec="seconds"),
+            address=folder.address(),
+            enrolment_address=folder.enrolment_address(),
+            authority=folder.authority().pem,
+            coordinator_key=ledger.identity.public.key,
+            study_hash=ledger.study.study_hash,
+            study_text=folder.study_text(),
+        )
+
+
+def enrol_site(
+    ledger: Ledger, authority: Authority, enrolment: Enrolment, *, life: datetime.timedelta, now: datetime.datetime
+) -> bytes:
+    """Put the site on the roster and issue its certificate; every refusal leaves the invitation as it was."""
+    study = ledger.study
+    key = request_key(enrolment.certificate_request)
+    if enrolment.study_hash != study.study_hash or not enrolment.identity.verifies(
+        Purpose.STUDY, bytes.fromhex(study.study_hash), enrolment.study_signature
+    ):
+        msg = "the site did not sign this study."
+        raise NotAuthorized(msg)
+    roster = Roster(ledger)
+    declared = {s.name: s.patients for s in roster.sites() if s.state is not Standing.REVOKED}
+    if (fault := delta_fault(study.cap.delta, declared | {enrolment.site: enrolment.patients})) is not None:
+        raise ConfigurationMistaken(f"The site cannot join: {fault}")
+    _use_invitation(ledger, enrolment, now)
+    roster.enrol_site(
+        name=enrolment.site,
+        identity=enrolment.identity,
+        patients=enrolment.patients,
+        dataset=enrolment.dataset,
+        study_signature=enrolment.study_signature,
+    )
+    note_tls_key(ledger, enrolment.site, tls_key_hash(key))
+    return authority.issue(key, role=Role.SITE, name=enrolment.site, life=life, now=now)
+
+
+def _use_invitation(ledger: Ledger, enrolment: Enrolment, now: datetime.datetime) -> None:
+    mine = (_secret_hash(enrolment.secret), enrolment.site)
+    with ledger.database.transaction() as connection:
+        row = connection.execute(
+            "SELECT expires, used_by FROM invitations WHERE secret_hash = ? AND site = ?", mine
+        ).fetchone()
+        if row is None:
+            msg = "the invitation is not known for this site; ask the consortium for a new one."
+            raise NotAuthorized(msg)
+        expires, used_by = row
+        if used_by not in ("", enrolment.identity.key):
+            msg = "the invitation was already used; ask the consortium for a new one."
+            raise NotAuthorized(msg)
+        if now.timestamp() > expires:
+            msg = "the invitation has expired; ask the consortium for a new one."
+            raise NotAuthorized(msg)
+        connection.execute(
+            "UPDATE invitations SET used_by = ? WHERE secret_hash = ? AND site = ?", (enrolment.identity.key, *mine)
+        )
+
+
+def issue_profile(folder: CoordinatorFolder, name: str, out: Path, *, now: datetime.datetime) -> str:
+    """Put an analyst on the roster and write the profile; an earlier profile of that name stops working."""
+    configuration = folder.configuration()
+    key = new_tls_key()
+    expires = now + datetime.timedelta(hours=configuration.analyst_hours)
+    authority = folder.authority()
+    certificate = authority.issue(key.public_key(), role=Role.ANALYST, name=name, life=expires - now, now=now)
+    with opened(folder) as ledger:
+        Roster(ledger).add_analyst(name)
+        profile = Profile(
+            name=name,
+            address=folder.address(),
+            study=ledger.study.name,
+            authority=authority.pem,
+            certificate=certificate.decode(),
+            key=key_to_pem(key).decode(),
+        )
+        write_profile(profile, out)
+        note_tls_key(ledger, name, tls_key_hash(key.public_key()))
+    return expires.isoformat(timespec="seconds")
+
+
+def revoke(folder: CoordinatorFolder, name: str) -> str:
+    """Take a name off the roster; says whether it was a site or an analyst."""
+    with opened(folder) as ledger:
+        roster = Roster(ledger)
+        roster.revoke(name)
+        return "site" if name in {record.name for record in roster.sites()} else "analyst"
+
+
+def note_tls_key(ledger: Ledger, name: str, key_hash: str) -> None:
+    """From now on only this TLS key speaks for `name`."""
+    with ledger.database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO tls_keys (name, key_hash) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash",
+            (name, key_hash),
+        )
+
+
+def _secret_hash(secret: bytes) -> str:
+    return hashlib.sha256(b"wardround/1/invitation\n" + secret).hexdigest()

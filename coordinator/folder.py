@@ -1,0 +1,116 @@
+"""The coordinator's folder: what `init` makes and every other command opens.
+
+study.toml  coordinator.toml  identity.pem  authority/  tls/  ledger.sqlite  address  enrolment_address  serving
+"""
+
+from __future__ import annotations
+
+import datetime
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.authority import Authority
+from coordinator.configuration import CoordinatorConfiguration, parse_coordinator, read_coordinator
+from wardround.federation.addresses import join_address, split_address
+from wardround.federation.configuration import read_text
+from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.identity import Identity, write_private
+from wardround.federation.study import Study
+from wardround.federation.study_file import parse_study
+
+SAMPLE = "# See deploy/coordinator.toml for every key; these are the defaults.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFolder:
+    """The paths, and what is read from them."""
+
+    path: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / "ledger.sqlite"
+
+    def study_text(self) -> str:
+        return read_text(self.path / "study.toml")
+
+    def study(self) -> Study:
+        return parse_study(self.study_text(), name=str(self.path / "study.toml"))
+
+    def configuration(self) -> CoordinatorConfiguration:
+        return read_coordinator(self.path / "coordinator.toml")
+
+    def identity(self) -> Identity:
+        return Identity.load(self.path / "identity.pem")
+
+    def authority(self) -> Authority:
+        return Authority.load(self.path / "authority")
+
+    def address(self) -> str:
+        """Where sites and analysts dial."""
+        return self.configuration().address or read_text(self.path / "address").strip()
+
+    def enrolment_address(self) -> str:
+        """Where a new site enrols."""
+        return self.configuration().enrolment_address or read_text(self.path / "enrolment_address").strip()
+
+    def note_addresses(self, address: str, enrolment_address: str) -> None:
+        """Write down where the coordinator listens, so that a free port stays the same after a restart."""
+        write_private(self.path / "address", f"{address}\n".encode())
+        write_private(self.path / "enrolment_address", f"{enrolment_address}\n".encode())
+
+    def bind_addresses(self) -> tuple[str, str]:
+        """Where to listen: what is configured, or the free ports that were noted."""
+        configuration = self.configuration()
+        return (
+            self._bind(configuration.listen, "address"),
+            self._bind(configuration.enrolment_listen, "enrolment_address"),
+        )
+
+    def _bind(self, listen: str, note: str) -> str:
+        host, port = split_address(listen)
+        if port:
+            return listen
+        return join_address(host, split_address(read_text(self.path / note).strip())[1])
+
+
+def open_folder(path: Path) -> CoordinatorFolder:
+    """The folder of an initialised coordinator."""
+    if not (path / "identity.pem").is_file() or not (path / "authority").is_dir():
+        msg = (
+            f"{path} is not a coordinator's folder; make one with: wardround coordinator init {path} --study study.toml"
+        )
+        raise ConfigurationMistaken(msg)
+    return CoordinatorFolder(path)
+
+
+def create_folder(path: Path, *, study_text: str, configuration_text: str | None, now: datetime.datetime) -> Study:
+    """Keys, authority, study and configuration of a new coordinator; refuses to touch an existing one."""
+    study = parse_study(study_text)
+    configuration = parse_coordinator(configuration_text or SAMPLE)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        msg = f"{path} exists and is not empty; name a new folder."
+        raise ConfigurationMistaken(msg)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
+    write_private(path / "study.toml", study_text.encode())
+    write_private(path / "coordinator.toml", (configuration_text or SAMPLE).encode())
+    folder = CoordinatorFolder(path)
+    folder.note_addresses(_concrete(configuration.listen), _concrete(configuration.enrolment_listen))
+    Authority.create(path / "authority", name=study.name, now=now)
+    Identity.generate().save(path / "identity.pem")
+    return study
+
+
+def _concrete(listen: str) -> str:
+    host, port = split_address(listen)
+    return listen if port else join_address(host, free_port(host))
+
+
+def free_port(host: str) -> int:
+    """A port that is free on `host` now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,157 @@
+"""The agent's loop: dial out, take a task, answer it, deliver until a receipt arrives.
+
+Nothing here decides anything about privacy; the pipeline does, and the ledger remembers. The loop may be
+killed between any two lines and started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from site_agent.ledger import SiteLedger
+from site_agent.pipeline import Pipeline
+from wardround.federation.errors import FederationError, InvariantBroken, ProtocolViolation, SiteFrozen, Unavailable
+from wardround.federation.identity import PublicIdentity
+from wardround.federation.ledger.entry import Entry
+from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Submission
+
+POLL_SECONDS = 20.0
+APPROVAL_SECONDS = 0.5
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 30.0
+
+log = logging.getLogger("wardround.site")
+
+
+class CoordinatorLink(Protocol):
+    """The coordinator as a site reaches it: over gRPC, or in the same process in a simulation."""
+
+    def claim(self, *, wait_seconds: float) -> SignedTask | None:
+        """The next task, waiting up to `wait_seconds` for one."""
+
+    def submit(self, submission: Submission) -> Entry | None:
+        """Hand over an answer; a release or a refusal gets a signed receipt."""
+
+    def upkeep(self) -> None:
+        """Renew what is about to expire."""
+
+    def close(self) -> None:
+        """Give up the connection, ending a waiting call."""
+
+
+@dataclass
+class Pause:
+    """Exponential backoff with full jitter, so that sites do not return all at once."""
+
+    ceiling_seconds: float = FIRST_PAUSE_SECONDS
+
+    def next_seconds(self) -> float:
+        """How long to wait now; the ceiling doubles each time."""
+        seconds = self.ceiling_seconds * (1 + secrets.randbelow(1000)) / 1000
+        self.ceiling_seconds = min(self.ceiling_seconds * 2, LONGEST_PAUSE_SECONDS)
+        return seconds
+
+    def reset(self) -> None:
+        """Begin again after a success."""
+        self.ceiling_seconds = FIRST_PAUSE_SECONDS
+
+
+@dataclass
+class Agent:
+    """One site's agent over any link."""
+
+    pipeline: Pipeline
+    ledger: SiteLedger
+    link: CoordinatorLink
+    coordinator: PublicIdentity
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def step(self, *, wait_seconds: float) -> bool:
+        """Deliver what is owed, then claim and answer one task; False when there was none."""
+        self.deliver()
+        signed = self.link.claim(wait_seconds=wait_seconds)
+        if signed is None:
+            return False
+        return self._answer(signed)
+
+    def deliver(self) -> None:
+        """Send every kept answer that has no receipt yet."""
+        for kept in self.ledger.undelivered():
+            self._send(kept)
+
+    def run_approved(self) -> None:
+        """Answer what a steward has decided since: a release where approved, the refusal where denied."""
+        for signed in self.ledger.decided():
+            self._answer(signed)
+
+    def _answer(self, signed: SignedTask) -> bool:
+        """Run one task and send its answer; False when the source failed and time should pass."""
+        with self._turn:
+            submission = self.pipeline.run(signed)
+        self._send(submission)
+        return not isinstance(submission, Failed)
+
+    def _send(self, submission: Submission) -> None:
+        receipt = self.link.submit(submission)
+        log.info("%s plan %s", type(submission).__name__.lower(), submission.plan_id[:12])
+        match submission:
+            case Released() | Declined():
+                if receipt is None or not receipt.signed_by(self.coordinator):
+                    msg = "the coordinator's receipt is missing or not signed by it."
+                    raise ProtocolViolation(msg)
+                self.ledger.delivered(submission.plan_id, receipt)
+            case Pending() | Failed():
+                pass
+
+    def stop(self) -> None:
+        """End `serve` after the current step."""
+        self._stopping.set()
+        self.link.close()
+
+    def serve(self) -> None:
+        """Work until stopped; a broken invariant ends the process at once."""
+        failures: list[InvariantBroken] = []
+        steward = threading.Thread(target=self._watch_approvals, args=(failures,), name="approvals", daemon=True)
+        steward.start()
+        pause = Pause()
+        while not self._stopping.is_set():
+            self._turn_once(pause)
+            if failures:
+                raise failures[0]
+        steward.join(timeout=POLL_SECONDS)
+
+    def _turn_once(self, pause: Pause) -> None:
+        try:
+            self.link.upkeep()
+            self.step(wait_seconds=POLL_SECONDS) or self._stopping.wait(0.05)
+            pause.reset()
+        except SiteFrozen as frozen:
+            log.error("%s", frozen.message)  # noqa: TRY400 -- a refusal is a normal answer, not a traceback
+            self._stopping.wait(LONGEST_PAUSE_SECONDS)
+        except InvariantBroken:
+            raise
+        except FederationError as error:
+            if self._stopping.is_set():
+                return
+            seconds = pause.next_seconds()
+            level = logging.INFO if isinstance(error, Unavailable) else logging.WARNING
+            log.log(level, "%s (%s); trying again in %.1f s", error.message, error.code, seconds)
+            self._stopping.wait(seconds)
+
+    def _watch_approvals(self, failures: list[InvariantBroken]) -> None:
+        pause = Pause()
+        while not self._stopping.wait(APPROVAL_SECONDS):
+            try:
+                self.run_approved()
+                pause.reset()
+            except InvariantBroken as broken:
+                failures.append(broken)
+                self.stop()
+            except FederationError as error:
+                log.info("%s (%s)", error.message, error.code)
+                self._stopping.wait(pause.next_seconds())

@@ -1,0 +1,179 @@
+"""`site check`: what a hospital's IT department needs to know before, and when, something does not work.
+
+Each finding is one sentence about one thing. No row is read, and nothing is asked of a patient's table
+but its schema.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from protos.channels import proxy_uri
+from site_agent.configuration import SiteConfiguration
+from site_agent.dataset import open_dataset
+from site_agent.folder import SiteFolder, open_folder
+from site_agent.ledger import SiteLedger
+from site_agent.link import GrpcLink
+from wardround.federation.addresses import split_address
+from wardround.federation.certificates import load_certificate, validity
+from wardround.federation.configuration import read_text
+from wardround.federation.errors import FederationError
+from wardround.federation.expressions import And, IsNull
+from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.shape import shape
+from wardround.federation.study import Study, Table
+from wardround.privacy.filter import epsilon_spent
+from wardround.privacy.law import Mechanism
+
+CONNECT_SECONDS = 5.0
+CLOCK_SECONDS = 60.0
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that works or does not."""
+
+    subject: str
+    ok: bool
+    text: str
+
+    def document(self) -> dict[str, object]:
+        """The finding for machines."""
+        return {"subject": self.subject, "ok": self.ok, "text": self.text}
+
+
+def check_site(path: Path) -> list[Finding]:
+    """Everything that can be said about the site in this folder."""
+    folder = open_folder(path)
+    found: list[Finding] = []
+    try:
+        configuration, study = folder.configuration(), folder.study()
+    except FederationError as error:
+        return [Finding("configuration", ok=False, text=error.message)]
+    found.append(Finding("configuration", ok=True, text=f"{configuration.name} in study {study.name}"))
+    found.extend(_permissions(folder))
+    found.append(_guarded("ledger", lambda: _ledger(folder)))
+    found.append(_guarded("certificate", lambda: _certificate(folder)))
+    found.extend(_network(folder, configuration))
+    found.extend(_coordinator(folder, study))
+    found.extend(_tables(folder, configuration, study))
+    return found
+
+
+def _guarded(subject: str, find: Callable[[], Finding]) -> Finding:
+    try:
+        return find()
+    except FederationError as error:
+        return Finding(subject, ok=False, text=error.message)
+
+
+def _permissions(folder: SiteFolder) -> Iterator[Finding]:
+    private = [folder.path, folder.path / "identity.pem", folder.tls / "key.pem", folder.ledger]
+    loose = [str(path) for path in private if path.exists() and path.stat().st_mode & OTHERS]
+    if loose:
+        yield Finding("permissions", ok=False, text=f"others can reach {', '.join(loose)}; run: chmod go-rwx FILE")
+    elif not os.access(folder.path, os.W_OK):
+        yield Finding("permissions", ok=False, text=f"{folder.path} cannot be written by this user")
+    else:
+        yield Finding("permissions", ok=True, text="keys and ledger are readable by this user only")
+
+
+def _ledger(folder: SiteFolder) -> Finding:
+    ledger = SiteLedger(folder.ledger, identity=folder.identity())
+    try:
+        reason, spent, cap, head = ledger.frozen(), ledger.spent(), ledger.cap(), ledger.head()
+    finally:
+        ledger.close()
+    if reason is not None:
+        return Finding("ledger", ok=False, text=f"frozen: {reason}")
+    text = f"{head.sequence} entries; spent ε = {epsilon_spent(spent, cap):.3g} of {cap.epsilon:g}"
+    return Finding("ledger", ok=True, text=text)
+
+
+def _certificate(folder: SiteFolder) -> Finding:
+    file = folder.tls / "certificate.pem"
+    begins, ends = validity(load_certificate(read_text(file).encode(), name=str(file)))
+    now = datetime.datetime.now(datetime.UTC)
+    if now >= ends:
+        text = f"expired on {ends:%Y-%m-%d %H:%M} UTC; ask the consortium for a new invitation"
+        return Finding("certificate", ok=False, text=text)
+    if now < begins:
+        return Finding("certificate", ok=False, text="not valid yet; this machine's clock is behind")
+    return Finding("certificate", ok=True, text=f"valid until {ends:%Y-%m-%d %H:%M} UTC; the running agent renews it")
+
+
+def _network(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Finding]:
+    address = folder.coordinator().address
+    if configuration.proxy is not None:
+        yield _guarded("proxy", lambda: _proxy(configuration.proxy or ""))
+        yield Finding("address", ok=True, text=f"{address}, to be dialled by the proxy")
+        return
+    yield Finding("proxy", ok=True, text="none configured")
+    yield _reach("address", address)
+
+
+def _proxy(proxy: str) -> Finding:
+    parts = urlsplit(proxy_uri(proxy))
+    return _reach("proxy", f"{parts.hostname}:{parts.port}")
+
+
+def _reach(subject: str, address: str) -> Finding:
+    try:
+        with socket.create_connection(split_address(address), timeout=CONNECT_SECONDS):
+            return Finding(subject, ok=True, text=f"{address} accepts connections")
+    except socket.gaierror:
+        return Finding(subject, ok=False, text=f"{address} cannot be resolved; check the name and DNS")
+    except OSError:
+        text = f"{address} does not accept connections; check the firewall and that the coordinator serves"
+        return Finding(subject, ok=False, text=text)
+
+
+def _coordinator(folder: SiteFolder, study: Study) -> Iterator[Finding]:
+    try:
+        link = GrpcLink(folder)
+        try:
+            greeting = link.greet()
+        finally:
+            link.close()
+    except FederationError as error:
+        yield Finding("coordinator", ok=False, text=error.message)
+        return
+    yield Finding("coordinator", ok=True, text=f"knows this site as {greeting.site}")
+    same = greeting.study_hash == study.study_hash
+    yield Finding("study", ok=same, text="is the one this site signed" if same else "is not the one this site signed")
+    here = datetime.datetime.now(datetime.UTC).timestamp()
+    skew = abs(here - greeting.unix_milliseconds / 1000)
+    yield Finding("clock", ok=skew < CLOCK_SECONDS, text=f"differs from the coordinator's by {skew:.0f} s")
+
+
+def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study) -> Iterator[Finding]:
+    try:
+        dataset = open_dataset(configuration.tables, folder=folder.path, key=folder.row_key())
+    except FederationError as error:
+        yield Finding("tables", ok=False, text=error.message)
+        return
+    for table in study.tables:
+        subject = f"table {table.name}"
+        if table.name not in configuration.tables:
+            text = f"is not in site.toml; add [tables.{table.name}] to answer questions about it"
+            yield Finding(subject, ok=False, text=text)
+            continue
+        try:
+            dataset.check(shape(_whole_table(table), study, Mechanism.DISCRETE_GAUSSIAN))
+            yield Finding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
+        except FederationError as error:
+            yield Finding(subject, ok=False, text=error.message)
+
+
+def _whole_table(table: Table) -> Query:
+    """A question that touches every declared column, for its schema's sake; it is never asked."""
+    terms = tuple(IsNull(column.name) for column in table.columns)
+    return Query(table.name, (Aggregate(Statistic.COUNT, table.unit_key),), And(terms) if terms else None)

@@ -1,0 +1,103 @@
+"""site.toml: one hospital, in its own words. The policy here has the last word over every plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from site_agent.dataset import TableSource
+from site_agent.policy import Approval, Policy
+from wardround.federation.addresses import address_fault
+from wardround.federation.configuration import Section, nearest, parse, read_text
+from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.query import Statistic
+from wardround.federation.study import Study, delta_fault
+from wardround.federation.study_file import NAME
+from wardround.privacy.filter import Cap
+
+# Statistics that later versions answer; a policy may already name them.
+FUTURE_STATISTICS = ("histogram", "quantile", "variance", "regression", "survival", "training")
+
+
+@dataclass(frozen=True, slots=True)
+class SiteConfiguration:
+    """What the hospital decided: its name, its coordinator, its tables and its policy."""
+
+    name: str
+    patients: int
+    dataset: str
+    address: str | None
+    proxy: str | None
+    tables: Mapping[str, TableSource]
+    policy: Policy
+
+
+def read_site(path: Path, study: Study) -> SiteConfiguration:
+    """The configuration in a file, checked against the study the site signs."""
+    return parse_site(read_text(path), study, name=path.name)
+
+
+def parse_site(text: str, study: Study, *, name: str = "site.toml") -> SiteConfiguration:
+    """The configuration in a text, checked against the study the site signs."""
+    top = parse(text, name=name)
+    site = top.section("site")
+    title = site.text("name")
+    if not NAME.fullmatch(title):
+        raise site.fault("name", "letters, digits, '-' and '_', beginning with a letter")
+    patients = site.integer("patients", lower=1, upper=10**10)
+    dataset = site.text("dataset", title)
+    site.close()
+    coordinator = top.section("coordinator", required=False)
+    address = coordinator.text("address") if coordinator.has("address") else None
+    if address is not None and (fault := address_fault(address)) is not None:
+        raise coordinator.fault("address", fault)
+    proxy = coordinator.text("proxy") if coordinator.has("proxy") else None
+    coordinator.close()
+    tables = _tables(top.section("tables"), study)
+    policy = _policy(top.section("policy"), study)
+    top.close()
+    if (fault := delta_fault(policy.cap.delta, {title: patients})) is not None:
+        msg = f"{name}: policy.delta: {fault}"
+        raise ConfigurationMistaken(msg)
+    return SiteConfiguration(title, patients, dataset, address, proxy, tables, policy)
+
+
+def _tables(section: Section, study: Study) -> dict[str, TableSource]:
+    known = [table.name for table in study.tables]
+    tables: dict[str, TableSource] = {}
+    for name in section.names():
+        if name not in known:
+            msg = f"{section.file}: the study has no table {name!r}; {nearest(name, known)}"
+            raise ConfigurationMistaken(msg)
+        entry = section.section(name)
+        relation = entry.text("relation") if entry.has("relation") else None
+        tables[name] = TableSource(entry.text("source"), relation)
+        entry.close()
+    return tables
+
+
+def _policy(section: Section, study: Study) -> Policy:
+    epsilon = section.number("epsilon", lower=0.0, upper=1e4)
+    delta = section.number("delta", lower=0.0, upper=1.0)
+    # A hospital that does not mention the pure lane follows the study's, inside its own cap.
+    pure = section.number("pure_epsilon", min(study.cap.pure_epsilon, epsilon), lower=0.0, upper=1e4)
+    try:
+        cap = Cap(epsilon=epsilon, delta=delta, pure_epsilon=pure)
+    except ValueError as error:
+        msg = f"{section.file}: {section.path}: {error}"
+        raise ConfigurationMistaken(msg) from None
+    names = section.texts("statistics", tuple(s.value for s in Statistic))
+    known = [s.value for s in Statistic]
+    for name in names:
+        if name not in known and name not in FUTURE_STATISTICS:
+            msg = f"{section.file}: policy.statistics: unknown statistic {name!r}; {nearest(name, known)}"
+            raise ConfigurationMistaken(msg)
+    policy = Policy(
+        cap=cap,
+        max_epsilon_per_plan=section.number("max_epsilon_per_plan", epsilon, lower=0.0, upper=1e4),
+        statistics=tuple(Statistic(name) for name in names if name in known),
+        approval=Approval(section.text("approval", Approval.AUTOMATIC.value, choices=[a.value for a in Approval])),
+    )
+    section.close()
+    return policy

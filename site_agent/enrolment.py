@@ -1,0 +1,173 @@
+"""`site init`: read the invitation, show the study, make the keys here, sign, enrol.
+
+Keys are written before they are used, so a reply that was lost is asked for again under the same keys and
+the invitation still counts as used once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from protos import channels
+from protos.calls import EnrolmentCalls
+from site_agent.configuration import SiteConfiguration, parse_site
+from site_agent.dataset import table_files
+from site_agent.folder import CoordinatorRecord, SiteFolder
+from site_agent.ledger import SiteLedger
+from wardround.federation.certificates import key_from_pem, key_to_pem, make_request, new_tls_key
+from wardround.federation.configuration import read_text
+from wardround.federation.enrolment import Enrolment
+from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.identity import Identity, Purpose, write_private
+from wardround.federation.invitation import Invitation, read_invitation
+from wardround.federation.study import Study, delta_fault
+
+TEMPLATE = """\
+# One hospital. Mend what follows, then run site init again.
+[site]
+name = "{site}"
+patients = 0                     # declare about how many patients the tables hold; public, never read from the data
+dataset = "{site}"               # the budget belongs to the dataset
+
+[coordinator]
+address = "{address}"
+
+{tables}
+[policy]
+epsilon = {epsilon}
+delta = {delta}
+max_epsilon_per_plan = {per_plan}
+statistics = ["count", "sum", "mean"]
+approval = "automatic"           # or "manual": a data steward approves each plan
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Everything checked before anything is written."""
+
+    path: Path
+    invitation: Invitation
+    study: Study
+    configuration: SiteConfiguration
+    configuration_text: str
+
+    def text(self) -> str:
+        """The study as the hospital should read it before signing."""
+        study = self.study
+        lines = [
+            f"Study {study.name!r} (hash {study.study_hash})",
+            f"  protects one {study.unit.value}, at most at {study.overlap or 'all'} site(s)",
+            f"  budget: ε = {study.cap.epsilon:g} at δ = {study.cap.delta:g}; answers need {study.min_sites} site(s)",
+        ]
+        for table in study.tables:
+            lines.append(
+                f"  table {table.name}: unit key {table.unit_key}, at most {table.max_rows_per_unit} rows each"
+            )
+            lines.extend(f"    {column.name}: {column.type.value}" for column in table.columns)
+        policy = self.configuration.policy
+        lines.append(
+            f"This site: {self.configuration.name}, declares {self.configuration.patients} patients, "
+            f"allows ε = {policy.cap.epsilon:g} in all and {policy.max_epsilon_per_plan:g} a plan, "
+            f"approval {policy.approval.value}"
+        )
+        return "\n".join(lines)
+
+
+def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
+    """Check invitation, study and configuration; without a configuration, write one to be mended."""
+    invitation = read_invitation(invite)
+    study = invitation.study()
+    if (path / "tls" / "certificate.pem").exists():
+        msg = f"{path} is already an enrolled site; name a new folder."
+        raise ConfigurationMistaken(msg)
+    source = config or path / "site.toml"
+    if config is None and not source.exists():
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(source, _template(invitation, study).encode())
+        msg = f"{source} was written for you; fill it in and run the same command again."
+        raise ConfigurationMistaken(msg)
+    text = read_text(source)
+    configuration = parse_site(text, study, name=source.name)
+    if configuration.name != invitation.site:
+        msg = f"{source.name}: site.name is {configuration.name!r} but the invitation is for {invitation.site!r}."
+        raise ConfigurationMistaken(msg)
+    for table, where in configuration.tables.items():
+        table_files(table, where, folder=path)
+    if (fault := delta_fault(study.cap.delta, {configuration.name: configuration.patients})) is not None:
+        msg = f"The study cannot be joined: {fault}"
+        raise ConfigurationMistaken(msg)
+    return Ready(path, invitation, study, configuration, text)
+
+
+def _template(invitation: Invitation, study: Study) -> str:
+    tables = "".join(
+        f'[tables.{table.name}]\nsource = "{table.name}.csv"      # a path or pattern ending in .csv or .parquet\n\n'
+        for table in study.tables
+    )
+    return TEMPLATE.format(
+        site=invitation.site,
+        address=invitation.address,
+        tables=tables,
+        epsilon=study.cap.epsilon,
+        delta=study.cap.delta,
+        per_plan=study.cap.epsilon / 3,
+    )
+
+
+def enrol(ready: Ready) -> None:
+    """Make keys, sign the study, enrol over TLS pinned by the invitation, and begin the ledger."""
+    path = ready.path
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
+    folder = SiteFolder(path)
+    folder.tls.mkdir(mode=0o700, exist_ok=True)
+    write_private(path / "site.toml", ready.configuration_text.encode())
+    write_private(path / "study.toml", ready.invitation.study_text.encode())
+    identity = _identity(path)
+    key_file = folder.tls / "key.pem"
+    if not key_file.exists():
+        write_private(key_file, key_to_pem(new_tls_key()))
+    key = key_from_pem(key_file.read_bytes(), name=str(key_file))
+    folder.make_row_key()
+    study_hash = ready.study.study_hash
+    channel = channels.enrolment_channel(
+        ready.invitation.enrolment_address,
+        authority=ready.invitation.authority.encode(),
+        proxy=ready.configuration.proxy,
+    )
+    with channel:
+        certificate = EnrolmentCalls(channel).enrol(
+            Enrolment(
+                secret=bytes.fromhex(ready.invitation.token),
+                site=ready.invitation.site,
+                identity=identity.public,
+                study_hash=study_hash,
+                study_signature=identity.sign(Purpose.STUDY, bytes.fromhex(study_hash)),
+                certificate_request=make_request(key, ready.invitation.site),
+                patients=ready.configuration.patients,
+                dataset=ready.configuration.dataset,
+            )
+        )
+    write_private(folder.tls / "authority.pem", ready.invitation.authority.encode())
+    folder.write_coordinator(CoordinatorRecord(ready.invitation.address, ready.invitation.coordinator_key))
+    ledger = SiteLedger.create(
+        path,
+        identity=identity,
+        name=ready.configuration.name,
+        study_hash=study_hash,
+        dataset=ready.configuration.dataset,
+        coordinator_key=ready.invitation.coordinator_key,
+    )
+    ledger.set_cap(ready.configuration.policy.cap)
+    ledger.close()
+    # Last: a folder with a certificate is an enrolled site.
+    write_private(folder.tls / "certificate.pem", certificate)
+
+
+def _identity(path: Path) -> Identity:
+    file = path / "identity.pem"
+    if not file.exists():
+        Identity.generate().save(file)
+    return Identity.load(file)

@@ -1,0 +1,94 @@
+"""The site's folder: what `site init` makes and every other command opens.
+
+site.toml  study.toml  coordinator.json  identity.pem  rows.key  tls/  ledger.sqlite  serving
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from site_agent.configuration import SiteConfiguration, read_site
+from site_agent.dataset import KEY_BYTES
+from wardround.federation.configuration import read_text
+from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.identity import Identity, PublicIdentity, write_private
+from wardround.federation.study import Study
+from wardround.federation.study_file import parse_study
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorRecord:
+    """The coordinator this site enrolled with: where it is, and the key that signs its tasks."""
+
+    address: str
+    key: str
+
+    @property
+    def identity(self) -> PublicIdentity:
+        return PublicIdentity(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFolder:
+    """The paths, and what is read from them."""
+
+    path: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / "ledger.sqlite"
+
+    @property
+    def tls(self) -> Path:
+        return self.path / "tls"
+
+    def study(self) -> Study:
+        return parse_study(read_text(self.path / "study.toml"), name=str(self.path / "study.toml"))
+
+    def configuration(self) -> SiteConfiguration:
+        return read_site(self.path / "site.toml", self.study())
+
+    def identity(self) -> Identity:
+        return Identity.load(self.path / "identity.pem")
+
+    def row_key(self) -> bytes:
+        """The secret that decides which rows of a patient count when there are too many."""
+        try:
+            key = (self.path / "rows.key").read_bytes()
+        except OSError:
+            key = b""
+        if len(key) != KEY_BYTES:
+            msg = f"{self.path / 'rows.key'} is missing or damaged; restore it from the backup of this folder."
+            raise ConfigurationMistaken(msg)
+        return key
+
+    def coordinator(self) -> CoordinatorRecord:
+        try:
+            document = json.loads(read_text(self.path / "coordinator.json"))
+            record = CoordinatorRecord(str(document["address"]), str(document["key"]))
+        except (ValueError, KeyError, TypeError):
+            msg = f"{self.path / 'coordinator.json'} is damaged; restore it from the backup of this folder."
+            raise ConfigurationMistaken(msg) from None
+        # The hospital may know the coordinator by another name than the consortium does.
+        address = self.configuration().address or record.address
+        return CoordinatorRecord(address, record.key)
+
+    def write_coordinator(self, record: CoordinatorRecord) -> None:
+        document = {"address": record.address, "key": record.key}
+        write_private(self.path / "coordinator.json", json.dumps(document, indent=1).encode())
+
+    def make_row_key(self) -> None:
+        """A fresh secret, unless there is one."""
+        if not (self.path / "rows.key").exists():
+            write_private(self.path / "rows.key", os.urandom(KEY_BYTES))
+
+
+def open_folder(path: Path) -> SiteFolder:
+    """The folder of an enrolled site."""
+    if not (path / "identity.pem").is_file() or not (path / "tls" / "certificate.pem").is_file():
+        msg = f"{path} is not an enrolled site's folder; make one with: wardround site init {path} --invite FILE"
+        raise ConfigurationMistaken(msg)
+    return SiteFolder(path)

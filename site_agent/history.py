@@ -1,0 +1,48 @@
+"""Everything that ever left a site, as the hospital's own auditor reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from site_agent.folder import open_folder
+from site_agent.outbox import HistoryLine
+from site_agent.serve import open_ledger
+from wardround.privacy.filter import epsilon_charged
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """One line: a date, a plan, what kind of thing, how many noised numbers, at what loss, received or not."""
+
+    line: HistoryLine
+    epsilon: float
+    delta: float
+
+    def document(self) -> dict[str, object]:
+        """The line for machines."""
+        return {
+            "date": self.line.date,
+            "plan_id": self.line.plan_id,
+            "kind": self.line.kind,
+            "values": self.line.values,
+            "delivered": self.line.delivered,
+            "charged": {"epsilon": self.epsilon, "delta": self.delta},
+        }
+
+    def text(self) -> str:
+        """The line for people."""
+        what = f"{self.line.values} noised numbers" if self.line.kind == "released" else "a refusal"
+        state = "received" if self.line.delivered else "not yet received"
+        return f"{self.line.date}  {self.line.plan_id[:16]}  {what:<22} ε = {self.epsilon:<8.4g} {state}"
+
+
+def departures(path: Path) -> list[Departure]:
+    """Everything that left the site in this folder, oldest first."""
+    delta = open_folder(path).configuration().policy.cap.delta
+    with open_ledger(path) as ledger:
+        lines = ledger.history()
+    return [
+        Departure(line, epsilon_charged(line.cost, delta=delta), delta if line.cost.mu_squared else 0.0)
+        for line in lines
+    ]

@@ -1,0 +1,85 @@
+"""The one path from patient rows to the wire.
+
+Order is the guarantee: a charge is durable before any row is read, so a crash can lose a release but
+never leak one unpaid; and only bytes read back from the ledger are ever handed on.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from site_agent.admission import admit, authentic
+from site_agent.dataset import Dataset
+from site_agent.ledger import SiteLedger
+from site_agent.policy import Approval, Policy
+from site_agent.requests import RequestState
+from wardround.federation.errors import BudgetExceeded, Mistaken, PlanRefused, Refused, SiteFrozen, SourceFailed
+from wardround.federation.identity import PublicIdentity
+from wardround.federation.plan import Plan, price, shape_of
+from wardround.federation.release import Release
+from wardround.federation.shape import Shape
+from wardround.federation.study import Study
+from wardround.federation.task import Failed, Pending, SignedTask, Submission
+from wardround.federation.wording import query_text
+from wardround.privacy.filter import epsilon_charged
+from wardround.privacy.mechanisms import apply
+from wardround.privacy.noise import Noise
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """admit → spend → read and bound → noise → keep."""
+
+    site: str
+    study: Study
+    policy: Policy
+    coordinator: PublicIdentity
+    ledger: SiteLedger
+    dataset: Dataset
+    noise: Noise
+    today: Callable[[], datetime.date]
+
+    def run(self, signed: SignedTask) -> Submission:
+        """Answer the task exactly once; a repeat returns the stored bytes."""
+        task = authentic(signed, site=self.site, coordinator=self.coordinator)
+        plan = task.plan
+        self.ledger.reconcile(task.head)
+        if (earlier := self.ledger.find(plan.plan_id)) is not None:
+            return earlier
+        if not self.ledger.charged(plan.plan_id):
+            try:
+                self.dataset.check(admit(plan, site=self.site, study=self.study, policy=self.policy))
+                if not self._approved(signed):
+                    return Pending(plan.plan_id)
+                self.ledger.spend(price(plan, self.study), head=task.head)
+            except SiteFrozen:
+                raise
+            except (Refused, Mistaken) as refusal:
+                return self._refuse(plan, refusal)
+        try:
+            return self.ledger.keep(self._release(plan, shape_of(plan, self.study)))
+        except SourceFailed:
+            return Failed(plan.plan_id)
+
+    def _release(self, plan: Plan, form: Shape) -> Release:
+        bounded = self.dataset.bounded(form)
+        noised = [apply(part, law, self.noise) for part, law in zip(bounded, plan.laws(), strict=True)]
+        values = np.concatenate([part.total for part in noised])
+        return Release(plan.plan_id, self.site, self.today().isoformat(), values)
+
+    def _approved(self, signed: SignedTask) -> bool:
+        """Whether a steward, who never sees rows, has said yes; a no is already a kept refusal."""
+        if self.policy.approval is Approval.AUTOMATIC:
+            return True
+        plan = signed.task.plan
+        cost = epsilon_charged(price(plan, self.study).cost, delta=self.policy.cap.delta)
+        summary = f"{query_text(plan.query)}  [ε = {cost:.3g}, {plan.mechanism.value}]"
+        return self.ledger.hold(signed, summary=summary) is RequestState.APPROVED
+
+    def _refuse(self, plan: Plan, refusal: Refused | Mistaken) -> Submission:
+        code = refusal.code if isinstance(refusal, PlanRefused | BudgetExceeded) else PlanRefused.__name__
+        return self.ledger.refuse(plan.plan_id, code)

@@ -1,0 +1,50 @@
+"""The agent's process: one at a time per folder, stopped cleanly by a signal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from site_agent.agent import Agent
+from site_agent.dataset import open_dataset
+from site_agent.folder import SiteFolder, open_folder
+from site_agent.ledger import SiteLedger, utc_today
+from site_agent.link import GrpcLink
+from site_agent.pipeline import Pipeline
+from wardround.federation.ledger.serving_lock import serving_lock
+from wardround.privacy.noise import Noise, SecureNoise
+
+
+@contextmanager
+def open_ledger(path: Path) -> Iterator[SiteLedger]:
+    """The ledger of the site in this folder, for one command; the agent may serve meanwhile."""
+    folder = open_folder(path)
+    ledger = SiteLedger(folder.ledger, identity=folder.identity())
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Noise) -> Agent:
+    """The agent of this folder over gRPC."""
+    configuration, study = folder.configuration(), folder.study()
+    ledger.set_cap(configuration.policy.cap)
+    coordinator = folder.coordinator().identity
+    dataset = open_dataset(configuration.tables, folder=folder.path, key=folder.row_key())
+    pipeline = Pipeline(configuration.name, study, configuration.policy, coordinator, ledger, dataset, noise, utc_today)
+    return Agent(pipeline, ledger, GrpcLink(folder), coordinator)
+
+
+def serve(path: Path, *, announce: Callable[[str], None]) -> None:
+    """Serve until a signal, or until an invariant breaks."""
+    folder = open_folder(path)
+    with serving_lock(folder.path), open_ledger(path) as ledger:
+        agent = make_agent(folder, ledger, noise=SecureNoise())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: threading.Thread(target=agent.stop).start())
+        announce(f"wardround: {folder.configuration().name} serves {folder.coordinator().address}")
+        agent.serve()

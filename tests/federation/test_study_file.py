@@ -1,0 +1,103 @@
+"""study.toml: what is accepted, and the one sentence for everything that is not."""
+
+from fractions import Fraction
+
+import pytest
+
+from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.study import Unit, delta_fault
+from wardround.federation.study_file import parse_study
+
+STUDY = """
+name = "cardio"
+unit = "patient"
+overlap = 1
+[budget]
+epsilon = 3.0
+delta = 1e-6
+[tables.encounters]
+unit_key = "patient_id"
+max_rows_per_unit = 4
+[tables.encounters.columns]
+age       = { type = "integer", lower = 0, upper = 110 }
+sbp       = { type = "number", lower = 80, upper = 200, step = 0.1 }
+diagnosis = { type = "category", values = ["E11", "I10", "C50", "I25"] }
+"""
+
+
+def test_the_design_s_study_is_read_exactly() -> None:
+    study = parse_study(STUDY)
+    table = study.table("encounters")
+    assert (study.name, study.unit, study.overlap, study.cap.epsilon) == ("cardio", Unit.PATIENT, 1, 3.0)
+    assert table.column("sbp").step == Fraction(1, 10)
+    assert table.max_groups_per_unit == table.max_rows_per_unit == 4
+    assert (study.min_sites, study.deadline_seconds) == (1, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('name = "cardio"', 'nmae = "cardio"', "name must be a non-empty text"),
+        ("overlap = 1", "overlpa = 1", "unknown key 'overlpa'; did you mean 'overlap'?"),
+        ("overlap = 1", "overlap = 0", "overlap must be a whole number from 1"),
+        ("overlap = 1", "overlap = true", "overlap must be a whole number"),
+        ('unit = "patient"', 'unit = "visit"', "unit must be one of patient, event"),
+        ("epsilon = 3.0", "epsilon = -1.0", "budget.epsilon must be a number from 0"),
+        ("epsilon = 3.0", "epsilon = 0", "epsilon must be above 0"),
+        ("epsilon = 3.0", "epsilon = nan", "budget.epsilon must be a number"),
+        ("epsilon = 3.0", "epsilon = inf", "budget.epsilon must be a number"),
+        ("delta = 1e-6", "delta = 1.0", "delta must be"),
+        ("delta = 1e-6", "dleta = 1e-6", "budget.delta must be a number"),
+        ("max_rows_per_unit = 4", "max_rows_per_unit = 0", "max_rows_per_unit must be a whole number from 1"),
+        ("max_rows_per_unit = 4", "", "max_rows_per_unit must be a whole number"),
+        ('unit_key = "patient_id"', 'unit_key = "p; DROP TABLE"', "is not a name"),
+        ('unit_key = "patient_id"', 'unit_key = "age"', "must not also be a column"),
+        ("lower = 0, upper = 110", "lower = 0", "lower must be given together with upper"),
+        ("lower = 0, upper = 110", "lower = 110, upper = 0", "lower must be below upper"),
+        ("lower = 0, upper = 110", "lower = 0.5, upper = 110", "the bounds whole"),
+        ("lower = 0, upper = 110", "lower = 0, upper = 1e300", "at most"),
+        ("step = 0.1", "step = -0.1", "step must be above zero"),
+        ("step = 0.1", "step = 500", "step must be at most the width"),
+        ("step = 0.1", "steps = 0.1", "did you mean 'step'?"),
+        ('"E11", "I10", "C50", "I25"', '"E11", "E11"', "different texts"),
+        ('"E11", "I10", "C50", "I25"', "", "different texts"),
+        ('"E11", "I10", "C50", "I25"', "1, 2", "must be a list of texts"),
+        ('type = "integer"', 'type = "int"', "type must be one of integer, number"),
+        ("age       =", "Sbp       =", "differ only in capitals"),
+        ("[tables.encounters.columns]", "[tables.encounters.columns", "is not valid TOML"),
+    ],
+)
+def test_every_mistake_gets_one_sentence(old: str, new: str, said: str) -> None:
+    assert old in STUDY
+    with pytest.raises(ConfigurationMistaken) as caught:
+        parse_study(STUDY.replace(old, new, 1))
+    assert said in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_any_change_that_matters_changes_the_hash_and_a_comment_does_not() -> None:
+    base = parse_study(STUDY).study_hash
+    assert parse_study(STUDY + "# a comment\n").study_hash == base
+    for old, new in [
+        ("epsilon = 3.0", "epsilon = 3.1"),
+        ("upper = 200", "upper = 201"),
+        ("max_rows_per_unit = 4", "max_rows_per_unit = 5"),
+        ("overlap = 1", "overlap = 2"),
+        ("overlap = 1", ""),
+        ("step = 0.1", "step = 0.2"),
+        ('"I25"', '"I26"'),
+        ("delta = 1e-6", "delta = 1e-6\npure_epsilon = 0.5"),
+    ]:
+        assert parse_study(STUDY.replace(old, new, 1)).study_hash != base
+
+
+def test_a_silent_study_assumes_every_patient_is_everywhere() -> None:
+    study = parse_study(STUDY.replace("overlap = 1\n", ""))
+    assert study.overlap_among(7) == 7
+    assert parse_study(STUDY).overlap_among(7) == 1
+
+
+def test_delta_must_be_below_one_over_the_declared_patients() -> None:
+    assert delta_fault(1e-6, {"a": 500_000, "b": 499_999}) is None
+    assert "is not below 1/1000000" in (delta_fault(1e-6, {"a": 500_000, "b": 500_000}) or "")

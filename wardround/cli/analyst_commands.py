@@ -1,0 +1,74 @@
+"""`wardround ask` and `wardround budget`: the analyst's side."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wardround.cli.console import print_document, say
+from wardround.cli.progress import ProgressLines
+from wardround.federation.errors import Mistaken
+
+Profile = Annotated[Path, typer.Option("--profile", metavar="FILE", help="Your profile, from the consortium.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+Epsilon = Annotated[
+    float | None,
+    typer.Option("--epsilon", metavar="E", help="Privacy loss of this question (default: a tenth of the cap)."),
+]
+Delta = Annotated[float | None, typer.Option("--delta", metavar="D", help="Its δ (default: the study's).")]
+Privacy = Annotated[str, typer.Option("--privacy", metavar="site|sum", help="Noise at each site, or a secure sum.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the analyst's commands on the door."""
+    app.command(
+        epilog='Example: wardround ask --profile me.profile "SELECT diagnosis, COUNT(*), AVG(sbp) FROM encounters '
+        'WHERE age >= 40 GROUP BY diagnosis" --epsilon 0.5'
+    )(ask)
+    app.command(epilog="Example: wardround budget --profile me.profile")(budget)
+
+
+def ask(
+    sql: Annotated[str, typer.Argument(metavar='"SELECT …"', help="The question.")],
+    profile: Profile,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    privacy: Privacy = "site",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show charge and expected error; spend nothing.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask anew, and pay anew.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the federation a question; a question asked again costs nothing."""
+    from wardround.analyst.client import connect
+
+    check_privacy(privacy)
+    with connect(profile) as federation:
+        if dry_run:
+            preview = federation.preview(sql, epsilon=epsilon, delta=delta)
+            print_document(preview.document()) if as_json else say(str(preview))
+            return
+        with ProgressLines(sys.stderr) as progress:
+            result = federation.ask(sql, epsilon=epsilon, delta=delta, fresh=fresh, on_progress=progress.show)
+    print_document(result.document()) if as_json else say(str(result))
+
+
+def budget(profile: Profile, as_json: AsJson = False) -> None:
+    """Show what the study has spent, what remains, and where."""
+    from wardround.analyst.client import connect
+
+    with connect(profile) as federation:
+        report = federation.budget()
+    print_document(report.document()) if as_json else say(str(report))
+
+
+def check_privacy(privacy: str) -> None:
+    """The secure sum does not exist yet; say so instead of pretending."""
+    if privacy not in ("site", "sum"):
+        msg = f"--privacy is {privacy!r}; it must be 'site' or 'sum'."
+        raise Mistaken(msg)
+    if privacy == "sum":
+        msg = "--privacy sum needs the secure sum, which this version does not have; use --privacy site."
+        raise Mistaken(msg)

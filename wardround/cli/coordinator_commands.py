@@ -1,0 +1,84 @@
+"""`wardround coordinator …`: the consortium's side."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wardround.cli.console import note, say, start_log
+from wardround.federation.configuration import read_text
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The coordinator's folder.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name on the roster.")]
+Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the file; only you can read it.")]
+
+
+@app.command(epilog="Example: wardround coordinator init consortium --study study.toml")
+def init(
+    folder: Folder,
+    study: Annotated[Path, typer.Option("--study", metavar="FILE", help="The study every hospital will sign.")],
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="coordinator.toml.")] = None,
+) -> None:
+    """Make the consortium's certificate authority, signing key and ledger in a new folder."""
+    from coordinator.serve import initialise
+
+    made = initialise(
+        folder,
+        study_text=read_text(study),
+        configuration_text=None if config is None else read_text(config),
+        now=_now(),
+    )
+    say(f"Study {made.name!r} is ready in {folder} (hash {made.study_hash[:16]}).")
+    say(f"Next: wardround coordinator serve {folder}, and wardround coordinator invite {folder} SITE --out FILE")
+
+
+@app.command(epilog="Example: wardround coordinator serve consortium")
+def serve(folder: Folder) -> None:
+    """Serve sites and analysts until interrupted."""
+    from coordinator.serve import serve as run
+
+    start_log()
+    run(folder, announce=note)
+
+
+@app.command(epilog="Example: wardround coordinator invite consortium st-mary --out st-mary.json")
+def invite(folder: Folder, site: Annotated[str, typer.Argument(metavar="SITE")], out: Out) -> None:
+    """Make an invitation for one site: one use, and it expires."""
+    from coordinator.enrolment import make_invitation
+    from coordinator.folder import open_folder
+    from wardround.federation.invitation import write_invitation
+
+    invitation = make_invitation(open_folder(folder), site, now=_now())
+    write_invitation(invitation, out)
+    say(f"Invitation for {site} is in {out}; it can be used once, until {invitation.expires}.")
+    say("Send it by a channel the hospital trusts: whoever holds it can enrol as this site.")
+
+
+@app.command(epilog="Example: wardround coordinator analyst consortium amira --out amira.profile")
+def analyst(folder: Folder, name: Name, out: Out) -> None:
+    """Issue a profile with which an analyst may ask questions."""
+    from coordinator.enrolment import issue_profile
+    from coordinator.folder import open_folder
+
+    expires = issue_profile(open_folder(folder), name, out, now=_now())
+    say(f"Profile for {name} is in {out}; it is valid until {expires}.")
+    say(f"Next: wardround budget --profile {out}")
+
+
+@app.command(epilog="Example: wardround coordinator revoke consortium amira")
+def revoke(folder: Folder, name: Name) -> None:
+    """Take a site or an analyst off the roster; their next call is refused."""
+    from coordinator.enrolment import revoke as take_off
+    from coordinator.folder import open_folder
+
+    role = take_off(open_folder(folder), name)
+    say(f"The {role} {name} is revoked from now on.")
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

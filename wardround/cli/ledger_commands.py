@@ -1,0 +1,59 @@
+"""`wardround ledger …`: anyone may check, without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wardround.cli.console import print_document, say
+from wardround.federation.ledger.verify import Verification
+from wardround.federation.ledger.verify import verify as check
+from wardround.privacy.filter import epsilon_spent
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A site's or coordinator's folder, or an exported file.")]
+
+
+@app.command(epilog="Example: wardround ledger verify st-mary --json")
+def verify(folder: Folder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """Check every entry: chain, signatures, charges before releases, sums within the cap."""
+    found = check(folder)
+    if as_json:
+        print_document(_document(found))
+    else:
+        verdict = "valid" if found.valid else "INVALID"
+        say(f"{verdict}: {found.entries} entries of a {found.role or 'ledger'}, head {found.head.digest[:16]}")
+        for problem in found.problems:
+            say(f"  entry {problem.entry}: {problem.code}")
+    if not found.valid:
+        raise typer.Exit(4)
+
+
+@app.command(epilog="Example: wardround ledger export st-mary --out st-mary.ledger")
+def export(
+    folder: Folder, out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")]
+) -> None:
+    """Write the ledger to one file that an auditor can verify elsewhere."""
+    from wardround.federation.ledger.export import export as write
+
+    count = write(folder, out)
+    say(f"{count} entries are in {out}; check them with: wardround ledger verify {out}")
+
+
+def _document(found: Verification) -> dict[str, object]:
+    spent, limit = None, None
+    if found.cap is not None:
+        spent = {"epsilon": epsilon_spent(found.spent, found.cap), "delta": found.cap.delta}
+        limit = {"epsilon": found.cap.epsilon, "delta": found.cap.delta}
+    return {
+        "valid": found.valid,
+        "role": found.role,
+        "entries": found.entries,
+        "head": found.head.digest,
+        "spent": spent,
+        "cap": limit,
+        "problems": [{"entry": problem.entry, "code": problem.code} for problem in found.problems],
+    }

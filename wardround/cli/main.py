@@ -1,0 +1,62 @@
+"""The door: one command, each role loaded only when it is asked for."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib.metadata import version as distribution_version
+
+import typer
+
+from wardround.cli import analyst_commands, coordinator_commands, ledger_commands, simulation_commands, site_commands
+from wardround.cli.console import fail, note, say
+from wardround.federation.errors import FederationError, InvariantBroken, Mistaken
+
+app = typer.Typer(
+    name="wardround",
+    help="Answer research questions across hospitals without showing anyone a patient.",
+    epilog="Begin with `wardround demo`: a whole federation on this machine, in about a minute.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(coordinator_commands.app, name="coordinator", help="Run the consortium's side.")
+app.add_typer(site_commands.app, name="site", help="Run a hospital's side.")
+app.add_typer(ledger_commands.app, name="ledger", help="Check and export a ledger, offline.")
+analyst_commands.add_to(app)
+simulation_commands.add_to(app)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    say(distribution_version("wardround"))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and leave with the contract's exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    as_json = "--json" in words
+    try:
+        outcome = typer.main.get_command(app).main(args=words, prog_name="wardround", standalone_mode=False)
+    except FederationError as error:
+        fail(error, as_json=as_json)
+    except typer.TyperException as error:
+        usage = getattr(error, "ctx", None)
+        if (usage is not None and not words) or error.format_message().startswith("Usage:"):
+            note(error.format_message())
+            raise SystemExit(2) from None
+        path = "wardround" if usage is None else usage.command_path
+        fail(Mistaken(f"{error.format_message()} See: {path} --help"), as_json=as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        note("wardround: interrupted.")
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        raise SystemExit(0) from None
+    except Exception as error:  # noqa: BLE001 -- one of the two top loops
+        # An exception's text may quote what a driver saw; where it happened may be said, what it said may not.
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} at {frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
+        fail(InvariantBroken(f"Something unexpected happened ({place}); please report it."), as_json=as_json)
+    raise SystemExit(outcome if isinstance(outcome, int) else 0)

@@ -1,0 +1,125 @@
+"""`wardround site …`: a hospital's side. Every command works while the agent is serving."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wardround.cli.console import note, print_document, say, start_log
+from wardround.federation.errors import Mistaken, Refused
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The site's folder.")]
+PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan id, or enough of its beginning to be unique.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@app.command(epilog="Example: wardround site init st-mary --invite st-mary.json --config site.toml")
+def init(
+    folder: Folder,
+    invite: Annotated[Path, typer.Option("--invite", metavar="FILE", help="The consortium's invitation.")],
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="site.toml.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Sign the study without being asked.")] = False,
+) -> None:
+    """Show the study, make this site's keys, sign the study and enrol."""
+    from site_agent.enrolment import enrol, prepare_enrolment
+
+    ready = prepare_enrolment(folder, invite, config)
+    say(ready.text())
+    if sys.stdin.isatty() and not yes and not typer.confirm("Sign this study and enrol?"):
+        msg = "The study was not signed; nothing was enrolled."
+        raise Refused(msg)
+    enrol(ready)
+    say(f"{ready.configuration.name} signed the study and is enrolled; its keys are in {folder}.")
+    say(f"Next: wardround site check {folder}, then wardround site serve {folder}")
+
+
+@app.command(epilog="Example: wardround site serve st-mary")
+def serve(folder: Folder) -> None:
+    """Answer the coordinator's tasks until interrupted. Dials out; listens on nothing."""
+    from site_agent.serve import serve as run
+
+    start_log()
+    run(folder, announce=note)
+
+
+@app.command(epilog="Example: wardround site check st-mary")
+def check(folder: Folder, as_json: AsJson = False) -> None:
+    """Say what works and what does not: address, proxy, certificate, clock, tables, permissions."""
+    from site_agent.check import check_site
+
+    findings = check_site(folder)
+    if as_json:
+        print_document({"findings": [f.document() for f in findings], "ok": all(f.ok for f in findings)})
+    else:
+        for finding in findings:
+            say(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.subject:<12} {finding.text}")
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: wardround site requests st-mary")
+def requests(folder: Folder, as_json: AsJson = False) -> None:
+    """List the plans that wait for a data steward, and those decided."""
+    from site_agent.serve import open_ledger
+
+    with open_ledger(folder) as ledger:
+        found = ledger.requests()
+    if as_json:
+        print_document(
+            {
+                "requests": [
+                    {"plan_id": r.plan_id, "state": r.state, "asked": r.summary, "date": r.asked_on} for r in found
+                ]
+            }
+        )
+        return
+    for request in found:
+        say(f"{request.plan_id[:16]}  {request.state:<8}  {request.asked_on}  {request.summary}")
+    if not found:
+        say("No plan has asked for approval.")
+
+
+@app.command(epilog="Example: wardround site approve st-mary 3f9c0a12")
+def approve(folder: Folder, plan: PlanId) -> None:
+    """Let a waiting plan run; it is charged only now."""
+    _decide(folder, plan, approve=True)
+    say("Approved; the running agent answers it within seconds.")
+
+
+@app.command(epilog="Example: wardround site deny st-mary 3f9c0a12")
+def deny(folder: Folder, plan: PlanId) -> None:
+    """Refuse a waiting plan; nothing is charged."""
+    _decide(folder, plan, approve=False)
+    say("Denied; nothing was charged.")
+
+
+def _decide(folder: Path, plan: str, *, approve: bool) -> None:
+    from site_agent.serve import open_ledger
+
+    with open_ledger(folder) as ledger:
+        meant = [request.plan_id for request in ledger.requests() if request.plan_id.startswith(plan)]
+        if len(meant) != 1:
+            found = "several requests have" if meant else "no request has"
+            msg = f"{found} a plan id beginning with {plan!r}; see: wardround site requests {folder}"
+            raise Mistaken(msg)
+        ledger.decide(meant[0], approve=approve)
+
+
+@app.command(epilog="Example: wardround site history st-mary --json")
+def history(folder: Folder, as_json: AsJson = False) -> None:
+    """Show everything that ever left this site: noised numbers and refusals, nothing else."""
+    from site_agent.history import departures
+
+    lines = departures(folder)
+    if as_json:
+        print_document({"history": [line.document() for line in lines]})
+        return
+    for line in lines:
+        say(line.text())
+    if not lines:
+        say("Nothing has left this site.")

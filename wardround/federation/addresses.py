@@ -1,0 +1,31 @@
+"""host:port, said once."""
+
+from __future__ import annotations
+
+MAX_PORT = 65535
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port; IPv6 hosts stand in brackets. `ValueError` when it is neither."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
+        msg = "not host:port"
+        raise ValueError(msg)
+    if (":" in host) != (host.startswith("[") and host.endswith("]")) or any(c.isspace() or c == "/" for c in host):
+        msg = "not host:port"
+        raise ValueError(msg)
+    return host.strip("[]"), int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """host:port, with brackets round an IPv6 host."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_fault(address: str) -> str | None:
+    """What an address must be, when it is not; otherwise None."""
+    try:
+        split_address(address)
+    except ValueError:
+        return 'host:port, such as "coordinator.example.org:7443"'
+    return None

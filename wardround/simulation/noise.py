@@ -1,0 +1,37 @@
+"""Noise for tests and teaching only: none at all, or the same every time.
+
+No flag and no environment variable reaches this module from a production path; only a simulation or a
+test can pass these where a site agent would pass `SecureNoise`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wardround.privacy.bounded import IntVector
+from wardround.privacy.law import Mechanism, NoiseLaw
+
+
+class ZeroNoise:
+    """Adds nothing: for comparing with known answers."""
+
+    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+        """Zeros."""
+        del law
+        return np.zeros(size, dtype=np.int64)
+
+
+class SeededNoise:
+    """Repeatable noise of about the right law: for seeing twice what happened once."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+        """Rounded normal or Laplace numbers; not private."""
+        scale = float(law.scale)
+        if law.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+            drawn = self._generator.normal(0.0, scale, size)
+        else:
+            drawn = self._generator.laplace(0.0, scale, size)
+        return np.rint(drawn).astype(np.int64)

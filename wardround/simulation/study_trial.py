@@ -1,0 +1,65 @@
+"""`wardround simulate`: one question on a researcher's own tables, once or many times.
+
+Each run is a federation of its own with a full budget, so that repeated runs show how answers vary and not
+how a budget ends.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from wardround.analyst.result import Result
+from wardround.federation.answer import Progress
+from wardround.federation.errors import Mistaken
+from wardround.federation.study import Study
+from wardround.privacy.noise import Noise
+from wardround.simulation.federation import SimulatedFederation, SimulatedSite
+from wardround.simulation.noise import ZeroNoise
+from wardround.simulation.tables import find_sites, rounded_patients
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What to ask, how sharp, and with which noise."""
+
+    sql: str
+    epsilon: float | None = None
+    delta: float | None = None
+    noiseless: bool = False
+    trusted_total: bool = False
+
+
+def run_trials(
+    study: Study, tables: Path, trial: Trial, *, repeat: int = 1, on_progress: Callable[[Progress], None] | None = None
+) -> Iterator[Result]:
+    """The answers of `repeat` independent federations over the same tables."""
+    if trial.trusted_total and study.overlap != 1:
+        msg = "--privacy sum in a simulation needs a study with overlap = 1."
+        raise Mistaken(msg)
+    datasets = find_sites(tables, study)
+    patients = {name: rounded_patients(dataset, study) for name, dataset in datasets.items()}
+    for _ in range(repeat):
+        sites = {
+            name: SimulatedSite(dataset, patients[name], noise=_noise(trial, first=name == min(datasets)))
+            for name, dataset in datasets.items()
+        }
+        with tempfile.TemporaryDirectory(prefix="wardround-") as folder:
+            federation = SimulatedFederation(
+                study, sites, folder=Path(folder), noiseless=trial.noiseless, trusted_total=trial.trusted_total
+            )
+            try:
+                yield federation.client.ask(
+                    trial.sql, epsilon=trial.epsilon, delta=trial.delta, on_progress=on_progress
+                )
+            finally:
+                federation.close()
+
+
+def _noise(trial: Trial, *, first: bool) -> Noise | None:
+    """None is the true, secure noise. One noise on the total is one site's noise and nobody else's."""
+    if trial.noiseless or (trial.trusted_total and not first):
+        return ZeroNoise()
+    return None

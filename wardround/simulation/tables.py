@@ -1,0 +1,54 @@
+"""`DIR/<site>/<table>.csv|parquet`: a study tried on a laptop before any hospital is asked."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from site_agent.dataset import Dataset, TableSource, open_dataset
+from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
+from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.shape import shape
+from wardround.federation.study import Study
+from wardround.privacy.law import Mechanism
+
+SUFFIXES = (".csv", ".parquet")
+
+
+def find_sites(folder: Path, study: Study) -> dict[str, Dataset]:
+    """One dataset for each folder that holds at least one of the study's tables."""
+    if not folder.is_dir():
+        msg = f"{folder} is not a folder; expected {folder}/<site>/<table>.csv or .parquet."
+        raise ConfigurationMistaken(msg)
+    datasets: dict[str, Dataset] = {}
+    for place in sorted(path for path in folder.iterdir() if path.is_dir()):
+        tables = {
+            table.name: TableSource(str(file.absolute()))
+            for table in study.tables
+            for suffix in SUFFIXES
+            if (file := place / f"{table.name}{suffix}").exists()
+        }
+        if tables:
+            # The rows that count when a patient has too many are chosen alike in every run of a simulation.
+            key = hashlib.sha256(place.name.encode()).digest()
+            datasets[place.name] = open_dataset(tables, folder=place, key=key)
+    if not datasets:
+        wanted = ", ".join(f"<site>/{table.name}.csv" for table in study.tables)
+        msg = f"{folder} holds no site's tables; expected {wanted} (or .parquet) inside it."
+        raise ConfigurationMistaken(msg)
+    return datasets
+
+
+def rounded_patients(dataset: Dataset, study: Study) -> int:
+    """About how many patients a simulated site would declare: two digits, rounded up."""
+    most = 1
+    for table in study.tables:
+        query = Query(table.name, (Aggregate(Statistic.COUNT, table.unit_key),))
+        form = shape(query, study, Mechanism.DISCRETE_LAPLACE)
+        try:
+            dataset.check(form)
+        except SchemaRefused:
+            continue
+        most = max(most, int(dataset.bounded(form)[0].total[0]))
+    unit: int = 10 ** max(0, len(str(most)) - 2)
+    return -(-most // unit) * unit
