@@ -57,7 +57,7 @@ LARGEST_TOTAL = 2**62
 
 UNIT, GROUP, FIRST, SECOND = "unit", "cell", "first", "second"
 _COPY, _RANK = "copy", "rank"
-_COMPARISONS: Mapping[Operator, type[exp.Binary]] = {
+_COMPARISONS: Mapping[Operator, Callable[..., exp.Expression]] = {
     Operator.EQUAL: exp.EQ,
     Operator.UNEQUAL: exp.NEQ,
     Operator.LESS: exp.LT,
@@ -242,7 +242,7 @@ def _place(column: Column) -> exp.Expression:
     value = ref(column_name(column.name))
     match column.type:
         case ColumnType.CATEGORY:
-            names = exp.DataType(this=exp.DataType.Type.ENUM, expressions=[text(text) for text in column.values])
+            names = exp.DataType(this=exp.DataType.Type.ENUM, expressions=[text(word) for word in column.values])
             code = exp.Anonymous(this="ENUM_CODE", expressions=[exp.TryCast(this=value, to=names)])
             return cast(code, "BIGINT")
         case ColumnType.BOOLEAN:
@@ -293,7 +293,7 @@ def _condition(term: Expression, form: Shape) -> exp.Expression:
             return _joined(exp.Or, map(condition, terms))
 
 
-def _compared(name: str, comparison: type[exp.Binary], value: Value) -> exp.Expression:
+def _compared(name: str, comparison: Callable[..., exp.Expression], value: Value) -> exp.Expression:
     # Both sides are cast to the literal's type: left to itself the database would try DECIMAL, and raise.
     column = cast(ref(column_name(name)), sql_type(value))
     return paren(comparison(this=column, expression=literal(value)))

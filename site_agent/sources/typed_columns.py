@@ -1,0 +1,141 @@
+"""From what a file holds to the five types of a study, without one value that can raise.
+
+What is not a value of the declared type (unparsable text, NaN, infinity, a fraction in an integer column,
+an integer beyond 64 bits) is NULL, and NULL is the column's declared default where it has one. Empty text
+is NULL too, so that CSV and Parquet agree, unless the study lists the empty text as a category.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from site_agent.trees import call, cast, is_null, literal, paren, ref, text
+from wardround.federation.study import Column, ColumnType
+
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+_INTEGERS = frozenset({*_WHOLE, "HUGEINT", "UHUGEINT"})
+_FLOATS = frozenset({"FLOAT", "DOUBLE"})
+_DAYS = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"})
+_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
+_TRUE = ("true", "t", "yes", "y", "1", "1.0")
+_FALSE = ("false", "f", "no", "n", "0", "0.0")
+TEXT = "VARCHAR"
+NOTHING = '"NULL"'
+"""The type of a Parquet column that was written without any value."""
+
+_PLAIN_KEYS = frozenset({TEXT, *_WHOLE})
+
+
+def accepts(kind: ColumnType, stored: str) -> bool:
+    """Whether a column stored as `stored` can hold what the study declares."""
+    if stored == NOTHING:
+        return True
+    number = stored in _INTEGERS or stored in _FLOATS or stored.startswith("DECIMAL")
+    match kind:
+        case ColumnType.INTEGER | ColumnType.NUMBER:
+            return number
+        case ColumnType.CATEGORY:
+            return stored in (TEXT, "UUID") or stored in _INTEGERS or stored.startswith("ENUM")
+        case ColumnType.BOOLEAN:
+            return stored == "BOOLEAN" or stored in _INTEGERS or stored in _FLOATS
+        case ColumnType.DATE:
+            return stored in _DAYS
+
+
+def accepts_key(stored: str) -> bool:
+    """Whether a column can tell units apart: any type but a nested one."""
+    return not stored.startswith(_NESTED) and not stored.endswith("]")
+
+
+def typed_key(name: str, stored: str, *, alone: bool) -> exp.Expression:
+    """The unit key; only equality matters, so the plain types stay as they are when all files have one."""
+    value: exp.Expression = ref(name)
+    if stored in _FLOATS:
+        value = _finite(value)
+    if not (alone and stored in _PLAIN_KEYS):
+        value = cast(value, TEXT)
+    if stored in _INTEGERS and alone:
+        return value
+    return call("NULLIF", cast(value, TEXT), text(""))
+
+
+def typed_column(name: str, column: Column, stored: str, *, csv: bool) -> exp.Expression:
+    """The column's value in the study's type, its default in place of NULL."""
+    value = _from_text(ref(name), column, csv=csv) if stored == TEXT else _from_stored(ref(name), column, stored)
+    if column.default is None:
+        return value
+    default = float(column.default) if column.type is ColumnType.NUMBER else column.default  # type: ignore[arg-type]
+    return call("COALESCE", value, literal(default))
+
+
+def _from_text(value: exp.Expression, column: Column, *, csv: bool) -> exp.Expression:
+    match column.type:
+        case ColumnType.CATEGORY:
+            if "" not in column.values:
+                return call("NULLIF", value, text(""))
+            # CSV cannot tell an empty text from an absent one; here the study says which it is.
+            return call("COALESCE", value, text("")) if csv else value
+        case ColumnType.NUMBER:
+            return _finite(_tried(value, "DOUBLE"))
+        case ColumnType.INTEGER:
+            # Text such as '12.7' would be rounded by the cast alone.
+            return _when(_is_whole(_tried(value, "DOUBLE")), _tried(value, "BIGINT"))
+        case ColumnType.BOOLEAN:
+            return _boolean(call("LOWER", call("TRIM", value)), _TRUE, _FALSE)
+        case ColumnType.DATE:
+            return _finite(_tried(value, "DATE"))
+
+
+def _from_stored(value: exp.Expression, column: Column, stored: str) -> exp.Expression:
+    match column.type:
+        case ColumnType.CATEGORY:
+            return _tried(value, TEXT)
+        case ColumnType.NUMBER:
+            return _finite(_tried(value, "DOUBLE"))
+        case ColumnType.INTEGER if stored in _INTEGERS or stored == NOTHING:
+            return _tried(value, "BIGINT")
+        case ColumnType.INTEGER:
+            whole = _is_whole(value) if stored in _FLOATS else exp.EQ(this=value, expression=_floor(value))
+            return _when(whole, _tried(value, "BIGINT"))
+        case ColumnType.BOOLEAN if stored in ("BOOLEAN", NOTHING):
+            return _tried(value, "BOOLEAN")
+        case ColumnType.BOOLEAN:
+            return _boolean(_tried(value, TEXT), ("1", "1.0"), ("0", "0.0", "-0.0"))
+        case ColumnType.DATE if stored == NOTHING:
+            return _tried(value, "DATE")
+        case ColumnType.DATE:
+            # The cast would turn an infinite timestamp into a finite day.
+            return _finite(_when(_is_finite(value), _tried(value, "DATE")))
+
+
+def _tried(value: exp.Expression, sql_type: str) -> exp.Expression:
+    return exp.TryCast(this=value.copy(), to=exp.DataType.build(sql_type, dialect="duckdb"))
+
+
+def _floor(value: exp.Expression) -> exp.Expression:
+    return call("FLOOR", value.copy())
+
+
+def _is_finite(value: exp.Expression) -> exp.Expression:
+    return exp.Anonymous(this="ISFINITE", expressions=[value.copy()])
+
+
+def _is_whole(value: exp.Expression) -> exp.Expression:
+    whole = exp.EQ(this=value.copy(), expression=_floor(value))
+    return exp.And(this=_is_finite(value), expression=paren(whole))
+
+
+def _when(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
+    return exp.Case().when(condition, value)
+
+
+def _finite(value: exp.Expression) -> exp.Expression:
+    return _when(_is_finite(value), value.copy())
+
+
+def _boolean(value: exp.Expression, true: tuple[str, ...], false: tuple[str, ...]) -> exp.Expression:
+    decided = exp.Case().when(is_null(value.copy()), exp.null())
+    for words, outcome in ((true, exp.true()), (false, exp.false())):
+        listed = exp.In(this=value.copy(), expressions=[text(word) for word in words])
+        decided = decided.when(listed, outcome)
+    return cast(decided, "BOOLEAN")
