@@ -127,7 +127,7 @@ def gaussian_table(sigma: Fraction) -> AliasTable:
 
 def _gaussian_weights(sigma: Fraction) -> list[int]:
     """exp(-n²/2σ²) for -reach ≤ n ≤ reach in units of 2^-256, each by its ratio to the last."""
-    base = exp_enclosure(1 / (2 * sigma * sigma), _WEIGHT_BITS)[0]
+    base = exp_enclosure(sigma.denominator**2, 2 * sigma.numerator**2, _WEIGHT_BITS)[0]
     square = base * base >> _WEIGHT_BITS
     weights, ratio = [1 << _WEIGHT_BITS], base
     for _ in range(_reach(sigma)):

@@ -10,7 +10,6 @@ Floating point only ever sorts out the proposals that are clear; whatever falls 
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -43,7 +42,7 @@ def _block_table() -> NDArray[np.uint8]:
     table = np.zeros(1 << BLOCK_BITS, np.uint8)
     edges: list[int] = []
     while not edges or edges[-1] > 0:
-        edges.append(exp_enclosure(Fraction(len(edges) + 1), BLOCK_BITS)[0])
+        edges.append(exp_enclosure(len(edges) + 1, 1, BLOCK_BITS)[0])
         table[: edges[-1]] = len(edges)
     table[edges] = _UNCLEAR
     return table
@@ -58,17 +57,18 @@ class Proposal:
 
     Propose block v with probability ∝ e^-v and a place u below 2^place_bits, so that
     y = v·2^place_bits + u; keep ±y with probability exp(-h), where
-    h = quadratic·y² + linear·y + constant - v is never negative.
+    h = (quadratic·y² + linear·y + constant)/unit - v is never negative.
     """
 
     place_bits: int
-    quadratic: Fraction
-    linear: Fraction
-    constant: Fraction
+    quadratic: int
+    linear: int
+    constant: int
+    unit: int
 
-    def exponent(self, y: int, v: int) -> Fraction:
-        """The exact h of a proposal."""
-        return (self.quadratic * y + self.linear) * y + self.constant - v
+    def exponent(self, y: int, v: int) -> int:
+        """The exact h of a proposal, times `unit`."""
+        return (self.quadratic * y + self.linear) * y + self.constant - v * self.unit
 
     def settle(self, place: int, block: Uniform, coin: Uniform) -> tuple[bool, int]:
         """Decide one proposal in exact arithmetic: whether it is kept, and its value.
@@ -79,25 +79,31 @@ class Proposal:
         y = (v << self.place_bits) | (place & ((1 << self.place_bits) - 1))
         is_negative = bool(place >> 63)
         # Without this, zero would be counted once for each sign.
-        is_kept = not (is_negative and y == 0) and coin.is_below_exp(self.exponent(y, v))
+        is_kept = not (is_negative and y == 0) and coin.is_below_exp(self.exponent(y, v), self.unit)
         return is_kept, min(y, LARGEST_NOISE) * (-1 if is_negative else 1)
 
 
 @lru_cache(maxsize=256)
 def proposal_for(law: NoiseLaw) -> Proposal:
     """The proposal whose kept values follow `law` exactly."""
-    scale = law.scale
+    k, n = law.scale.numerator, law.scale.denominator
     match law.mechanism:
         case Mechanism.DISCRETE_LAPLACE:
-            # A block of at least b keeps h = y/b - v ≥ y/2^j - v ≥ 0.
-            place_bits = (-(-scale.numerator // scale.denominator) - 1).bit_length()
-            return Proposal(place_bits, Fraction(0), 1 / scale, Fraction(0))
+            # A block of at least b = k/n keeps h = y/b - v ≥ y/2^j - v ≥ 0.
+            place_bits = (-(-k // n) - 1).bit_length()
+            return Proposal(place_bits, quadratic=0, linear=n, constant=0, unit=k)
         case Mechanism.DISCRETE_GAUSSIAN:
-            # Any block keeps h ≥ (y/σ - σ/2^j)²/2 ≥ 0; one between σ/√2 and √2·σ keeps most.
-            variance = scale * scale
-            place_bits = max(int(2 * variance).bit_length() - 1, 0) // 2
+            # Any block keeps h = y²/2σ² + σ²/2·4^j - v ≥ (y/σ - σ/2^j)²/2 ≥ 0, where σ = k/n;
+            # one between σ/√2 and √2·σ keeps most.
+            place_bits = max((2 * k * k // (n * n)).bit_length() - 1, 0) // 2
             step = 1 << place_bits
-            return Proposal(place_bits, 1 / (2 * variance), Fraction(0), variance / (2 * step * step))
+            return Proposal(
+                place_bits,
+                quadratic=(n * n * step) ** 2,
+                linear=0,
+                constant=k**4,
+                unit=2 * (k * n * step) ** 2,
+            )
 
 
 def draw(law: NoiseLaw, size: int, source: BitSource, *, band: float = BAND) -> IntVector:
@@ -118,16 +124,16 @@ def propose(proposal: Proposal, words: WordVector, source: BitSource, *, band: f
     """The values kept out of one proposal per pair of words (place, block and coin)."""
     lanes = words.size // 2
     place, choice = words[:lanes], words[lanes:]
-    v = _BLOCKS[choice >> np.uint64(COIN_BITS)]
+    v = _BLOCKS.take((choice >> np.uint64(COIN_BITS)).view(np.int64))
     y = v.astype(np.int64)
     y <<= proposal.place_bits
     y |= (place & np.uint64((1 << proposal.place_bits) - 1)).view(np.int64)
 
     distance = y.astype(np.float64)
-    exponent = distance * -float(proposal.quadratic)
-    exponent -= float(proposal.linear)
+    exponent = distance * -(proposal.quadratic / proposal.unit)
+    exponent -= proposal.linear / proposal.unit
     exponent *= distance
-    exponent -= float(proposal.constant)
+    exponent -= proposal.constant / proposal.unit
     exponent += v
     margin = np.exp(exponent, out=exponent)
     margin -= (choice & np.uint64((1 << COIN_BITS) - 1)).view(np.int64) * 2.0**-COIN_BITS
@@ -143,5 +149,4 @@ def propose(proposal: Proposal, words: WordVector, source: BitSource, *, band: f
         head, tail = divmod(int(choice[lane]), 1 << COIN_BITS)
         block, coin = Uniform(source, head, BLOCK_BITS), Uniform(source, tail, COIN_BITS)
         keep[lane], y[lane] = proposal.settle(int(place[lane]), block, coin)
-    kept: IntVector = y[keep]
-    return kept
+    return y.take(np.flatnonzero(keep))

@@ -6,7 +6,6 @@ exactly the stated probability (PROOFS.md#coins).
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
 from wardround.privacy.noise.stream import BitSource
@@ -14,18 +13,18 @@ from wardround.privacy.noise.stream import BitSource
 _GUARD_BITS = 16
 
 
-def exp_enclosure(x: Fraction, bits: int) -> tuple[int, int]:
-    """Integers low and high with low ≤ 2^bits·exp(-x) ≤ high, for x ≥ 0.
+def exp_enclosure(numerator: int, denominator: int, bits: int) -> tuple[int, int]:
+    """Integers low and high with low ≤ 2^bits·exp(-numerator/denominator) ≤ high, for numerator ≥ 0.
 
     Every step rounds outwards, so the bounds hold whatever the precision; the guard bits
     only make them tight.
     """
-    if x == 0:
+    if numerator == 0:
         return 1 << bits, 1 << bits
-    halvings = int(x).bit_length() + 1
+    halvings = (numerator // denominator).bit_length()
     work = bits + 2 * halvings + _GUARD_BITS
-    # y = x / 2^halvings < 1, as an interval in units of 2^-work.
-    y_low = (x.numerator << (work - halvings)) // x.denominator
+    # y = x / 2^halvings < 1, where x is the fraction, as an interval in units of 2^-work.
+    y_low = (numerator << (work - halvings)) // denominator
     low, high = _alternating_series(y_low, y_low + 1, work)
     for _ in range(halvings):
         low, high = low * low >> work, _ceil_shift(high * high, work)
@@ -66,11 +65,11 @@ class Uniform:
     prefix: int = 0
     length: int = 0
 
-    def is_below_exp(self, x: Fraction) -> bool:
-        """Whether this real is below exp(-x); draws bits only while that is open."""
-        enclosure = _whole_enclosure if x.denominator == 1 else exp_enclosure
+    def is_below_exp(self, numerator: int, denominator: int = 1) -> bool:
+        """Whether this real is below exp(-numerator/denominator); draws bits only while that is open."""
+        enclosure = _whole_enclosure if denominator == 1 else exp_enclosure
         while True:
-            low, high = enclosure(x, self.length)
+            low, high = enclosure(numerator, denominator, self.length)
             if self.prefix < low:
                 return True
             if self.prefix >= high:
@@ -82,6 +81,6 @@ class Uniform:
 def geometric(uniform: Uniform) -> int:
     """The number of whole v ≥ 1 with uniform < exp(-v): P(v or more) = exp(-v)."""
     v = 0
-    while uniform.is_below_exp(Fraction(v + 1)):
+    while uniform.is_below_exp(v + 1):
         v += 1
     return v
