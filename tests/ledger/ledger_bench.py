@@ -1,0 +1,107 @@
+"""A site's ledger on a bench: real files, real keys, plans named by a word."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from site_agent.ledger import SiteLedger
+from site_agent.outbox import Kept
+from wardround.federation.identity import Identity
+from wardround.federation.ledger.body import encode_body
+from wardround.federation.ledger.entry import EMPTY, Entry, make_entry
+from wardround.federation.plan import Charge, Plan
+from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.release import Release, release_hash
+from wardround.federation.task import Released, SignedTask, Task, sign_task
+from wardround.privacy.filter import Cap
+from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.privacy.loss import Fact
+
+CAP = Cap(epsilon=3.0, delta=1e-6)
+VALUES = 3
+DATE = datetime.date(2026, 3, 1)
+
+
+@functools.cache
+def plan(word: str) -> Plan:
+    query = Query("encounters", (Aggregate(Statistic.COUNT, None),), None, ())
+    nonce = hashlib.sha256(word.encode()).hexdigest()[:32]
+    return Plan("0" * 64, query, Mechanism.DISCRETE_GAUSSIAN, (Fraction(400),), ("st-mary",), nonce)
+
+
+def plan_id(word: str) -> str:
+    return plan(word).plan_id
+
+
+def fact(scale: int = 400, *, dimension: int = VALUES, mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN) -> Fact:
+    return Fact(NoiseLaw(mechanism, Fraction(scale)), 64, 64**2, dimension)
+
+
+def charge(word: str, scale: int = 400) -> Charge:
+    return Charge(plan_id(word), (fact(scale),))
+
+
+def task(word: str, *, coordinator: Identity) -> SignedTask:
+    return sign_task(Task(plan(word), "st-mary", EMPTY), coordinator)
+
+
+@dataclass
+class Bench:
+    """One site with its coordinator's key."""
+
+    folder: Path
+    durable: bool = False
+    identity: Identity = field(default_factory=Identity.generate)
+    coordinator: Identity = field(default_factory=Identity.generate)
+    ledger: SiteLedger = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.identity.save(self.folder / "identity.pem")
+        self.ledger = SiteLedger.create(
+            self.folder,
+            identity=self.identity,
+            name="st-mary",
+            study_hash="0" * 64,
+            dataset="ehr-2026",
+            coordinator_key=self.coordinator.public.key,
+            durable=self.durable,
+            today=lambda: DATE,
+        )
+        self.ledger.set_cap(CAP)
+
+    def reopen(self) -> SiteLedger:
+        self.ledger.close()
+        self.ledger = SiteLedger(self.folder, identity=self.identity, durable=self.durable, today=lambda: DATE)
+        return self.ledger
+
+    def release(self, word: str, *, size: int = VALUES) -> Release:
+        values = np.array([secrets.randbelow(2**40) for _ in range(size)], dtype=np.int64)
+        return Release(plan_id(word), "st-mary", DATE.isoformat(), values)
+
+    def answer(self, word: str, scale: int = 400) -> Released:
+        self.ledger.spend(charge(word, scale), head=EMPTY)
+        return self.ledger.keep(self.release(word))
+
+    def receipt(self, kept: Kept, *, signer: Identity | None = None, **changed: str) -> Entry:
+        body: dict[str, str | int] = {
+            "plan_id": kept.plan_id,
+            "site": "st-mary",
+            "sequence": kept.entry.sequence,
+            "digest": kept.entry.digest,
+        }
+        if isinstance(kept, Released):
+            body["release_hash"] = release_hash(kept.payload)
+        else:
+            body["code"] = kept.code
+        body.update(changed)
+        kind = "received" if isinstance(kept, Released) else "declined"
+        return make_entry(signer or self.coordinator, after=EMPTY, kind=kind, body=encode_body(body))
