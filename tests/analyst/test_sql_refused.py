@@ -17,6 +17,11 @@ ONE_TABLE = (
     "a question reads one table, so a JOIN or a second table is not supported; "
     "name one table of the study that holds the columns."
 )
+NOT_GROUPED = (
+    "'diagnosis' is in the SELECT list but not in GROUP BY; add GROUP BY diagnosis, "
+    "or use AVG(diagnosis) or SUM(diagnosis)."
+)
+NO_NAME = "cannot be a name in a study; names are up to 63 letters, digits and '_'."
 OPERATORS = "use =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, AND, OR and NOT."
 AFTERWARDS = "every public group is answered, so"
 
@@ -134,8 +139,7 @@ AFTERWARDS = "every public group is answered, so"
         ("SELECT AVG(CASE WHEN a THEN 1 ELSE 0 END) FROM t", "AVG takes one column of the study, not CASE."),
         (
             "SELECT diagnosis, COUNT(*) FROM t",
-            "'diagnosis' is in the SELECT list but not in GROUP BY; add GROUP BY diagnosis, "
-            "or use AVG(diagnosis) or SUM(diagnosis).",
+            NOT_GROUPED,
         ),
         (
             "SELECT COUNT(*) FROM t GROUP BY diagnosis",
@@ -218,7 +222,9 @@ def test_a_question_that_cannot_be_read_gets_one_sentence(text: str, sentence: s
         ("a = 'x' || 'y'", f"joining texts is not supported in WHERE; {OPERATORS}"),
         ("(a, b) = (1, 2)", f"a list of values is not supported in WHERE; {OPERATORS}"),
         (f"a = '{'x' * 257}'", "a text value has at most 256 characters."),
-        (f"{'a' * 64} = 1", f"a name has 1 to 63 characters; '{'a' * 39}…' has 64."),
+        (f"{'a' * 64} = 1", f"'{'a' * 39}…' {NO_NAME}"),
+        ('"blood pressure" > 5', f"'blood pressure' {NO_NAME}"),
+        ("größe > 5", f"'größe' {NO_NAME}"),
         (
             " OR ".join(["a = 1"] * 257),
             "a condition has at most 256 terms; use IN for lists of values.",

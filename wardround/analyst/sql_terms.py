@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.study_file import IDENTIFIER
 
 GRAMMAR = (
     "a question is SELECT [group columns,] COUNT(*), COUNT(DISTINCT key), SUM(column) or AVG(column) "
     "FROM table [WHERE condition] [GROUP BY columns]."
 )
-MAX_NAME = 63
 _SHOWN = 40
 
 
@@ -25,9 +25,9 @@ class Source:
 
 
 def identifier(name: str) -> str:
-    """A name as written; the study decides whether it exists."""
-    if not 1 <= len(name) <= MAX_NAME:
-        raise QueryMistaken(f"a name has 1 to {MAX_NAME} characters; {shown(name)!r} has {len(name)}.")
+    """A name as written, when a study could have it; the study decides whether it does."""
+    if not IDENTIFIER.fullmatch(name):
+        raise QueryMistaken(f"'{shown(name)}' cannot be a name in a study; names are up to 63 letters, digits and '_'.")
     return name
 
 
