@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from wardround.federation import canonical
 from wardround.federation.errors import PlanRefused
@@ -18,7 +19,9 @@ from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.loss import Cost, Fact, total
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, so that the id is computed once. It is kept on the very object and not looked up by equality:
+# 40 equals 40.0, but they are two encodings.
+@dataclass(frozen=True)
 class Plan:
     """What every participant is asked: study, query, mechanism, one noise scale per part, participants."""
 
@@ -29,7 +32,7 @@ class Plan:
     participants: tuple[str, ...]
     nonce: str = ""
 
-    @property
+    @cached_property
     def plan_id(self) -> str:
         """The key of everything that happens to this plan."""
         return canonical.digest(self)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 
 from wardround.federation import canonical
 from wardround.federation.configuration import nearest
@@ -96,7 +97,7 @@ class Table:
         raise QueryMistaken(msg)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Study:
     """The consortium's agreement."""
 
@@ -121,7 +122,7 @@ class Study:
         """The most of `sites` sites that one unit may appear at; all of them when the study is silent."""
         return max(1, sites if self.overlap is None else min(self.overlap, sites))
 
-    @property
+    @cached_property
     def study_hash(self) -> str:
         """What a site signs."""
         return canonical.digest(self)

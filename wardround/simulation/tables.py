@@ -8,11 +8,31 @@ from pathlib import Path
 from site_agent.dataset import Dataset, TableSource, open_dataset
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.shape import shape
+from wardround.federation.shape import Shape, shape
 from wardround.federation.study import Study
+from wardround.privacy.bounded import Bounded
 from wardround.privacy.law import Mechanism
 
 SUFFIXES = (".csv", ".parquet")
+
+
+class Remembering:
+    """A dataset whose files do not change while a simulation runs: each question reads them once."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._totals: dict[Shape, tuple[Bounded, ...]] = {}
+
+    def check(self, form: Shape) -> None:
+        """Refuse what can be seen to be impossible without reading a row."""
+        if form not in self._totals:
+            self._dataset.check(form)
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        """The bounded totals, from memory if they were read before."""
+        if form not in self._totals:
+            self._totals[form] = self._dataset.bounded(form)
+        return self._totals[form]
 
 
 def find_sites(folder: Path, study: Study) -> dict[str, Dataset]:
@@ -31,7 +51,7 @@ def find_sites(folder: Path, study: Study) -> dict[str, Dataset]:
         if tables:
             # The rows that count when a patient has too many are chosen alike in every run of a simulation.
             key = hashlib.sha256(place.name.encode()).digest()
-            datasets[place.name] = open_dataset(tables, folder=place, key=key)
+            datasets[place.name] = Remembering(open_dataset(tables, folder=place, key=key))
     if not datasets:
         wanted = ", ".join(f"<site>/{table.name}.csv" for table in study.tables)
         msg = f"{folder} holds no site's tables; expected {wanted} (or .parquet) inside it."
