@@ -38,7 +38,8 @@ def proxy_uri(proxy: str) -> str:
     uri = proxy if "://" in proxy else f"http://{proxy}"
     try:
         parts = urlsplit(uri)
-        sound = parts.scheme == "http" and bool(parts.hostname) and parts.port is not None and parts.path in ("", "/")
+        whole = parts.path in ("", "/") and not any(character.isspace() for character in uri)
+        sound = whole and parts.scheme == "http" and bool(parts.hostname) and parts.port is not None
     except ValueError:
         sound = False
     if not sound:

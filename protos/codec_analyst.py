@@ -6,11 +6,13 @@ never changes once it is stored, so pages read at different times fit together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from protos import checks
 from protos._generated import analyst_service_pb2 as pb
+from protos._generated import answer_pb2
 from protos.codec_answer import (
     MAX_ESTIMATES,
     answer_from_message,
@@ -108,7 +110,7 @@ def watched_to_message(outcome: Progress | Answer, *, first_estimate: int, pause
         case Answer():
             checks.require(first_estimate <= len(outcome.estimates), "an answer has no such estimate.")
             page = pb.AnswerPage(
-                answer=answer_to_message(outcome, _fitting(outcome.estimates[first_estimate:])),
+                answer=answer_to_message(outcome, _fitting(islice(outcome.estimates, first_estimate, None))),
                 first_estimate=first_estimate,
                 all_estimates=len(outcome.estimates),
             )
@@ -132,12 +134,13 @@ def watched_from_message(message: pb.AwaitReply) -> Watched:
             raise checks.malformed("a reply is neither progress nor an answer.")
 
 
-def _fitting(estimates: Sequence[Estimate]) -> Iterator[Estimate]:
+def _fitting(estimates: Iterable[Estimate]) -> Iterator[answer_pb2.Estimate]:
     """As many of the estimates as fit into a page; at least one, so that pages come to an end."""
     room = PAGE_BYTES
     for estimate in estimates:
-        yield estimate
-        room -= estimate_to_message(estimate).ByteSize()
+        message = estimate_to_message(estimate)
+        yield message
+        room -= message.ByteSize()
         if room <= 0:
             return
 

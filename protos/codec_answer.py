@@ -91,8 +91,8 @@ def progress_from_message(message: pb.Progress) -> Progress:
     return Progress(checks.whole(message.seen, "progress"), tuple(zip(names, states, strict=True)))
 
 
-def answer_to_message(answer: Answer, estimates: Iterable[Estimate]) -> pb.Answer:
-    """An answer with these of its estimates."""
+def answer_to_message(answer: Answer, estimates: Iterable[pb.Estimate]) -> pb.Answer:
+    """An answer with these of its estimates, which are messages already."""
     return pb.Answer(
         plan_id=answer.plan_id,
         unit=_UNITS[Unit(answer.unit)],
@@ -101,7 +101,7 @@ def answer_to_message(answer: Answer, estimates: Iterable[Estimate]) -> pb.Answe
         answered=answer.answered,
         refused=[pb.RefusedSite(site=site, code=code) for site, code in answer.refused],
         missing=answer.missing,
-        estimates=[estimate_to_message(estimate) for estimate in estimates],
+        estimates=estimates,
         privacy=_privacy_to_message(answer.privacy),
     )
 
@@ -127,7 +127,8 @@ def answer_from_message(message: pb.Answer) -> Answer:
 
 def encode_answer(answer: Answer) -> bytes:
     """A whole answer as bytes, for a store."""
-    return answer_to_message(answer, answer.estimates).SerializeToString(deterministic=True)
+    estimates = (estimate_to_message(estimate) for estimate in answer.estimates)
+    return answer_to_message(answer, estimates).SerializeToString(deterministic=True)
 
 
 def decode_answer(content: bytes) -> Answer:

@@ -49,14 +49,19 @@ STATUS: Mapping[type[FederationError], grpc.StatusCode] = {
 _BY_CODE = {kind.__name__: kind for kind in STATUS}
 
 # What a failed connection means to the people who can mend it, by a fragment of gRPC's own text.
+_UNTRUSTED = "The other side's certificate has expired or is not from the expected authority."
 _CONNECTION = (
-    ("CERTIFICATE_VERIFY_FAILED", "The other side's certificate has expired or is not from the expected authority."),
+    ("CERTIFICATE_VERIFY_FAILED", _UNTRUSTED),
+    ("certificate signature failure", _UNTRUSTED),
     ("Hostname Verification Check failed", "The other side's certificate is for another address."),
     ("HTTP proxy", "The proxy did not open a way to the other side."),
     ("DNS resolution failed", "The address of the other side cannot be resolved."),
     ("Domain name not found", "The address of the other side cannot be resolved."),
     ("Connection refused", "Nothing answers at the address of the other side."),
-    ("handshake", "The other side did not agree to a TLS connection."),
+    ("create security handshaker", "The key, certificate or authority on this side cannot be used for TLS."),
+    ("andshake", "The other side did not agree to a TLS connection."),
+    ("Socket closed", "The other side closed the connection; it stopped, or does not accept our certificate."),
+    ("Connection reset", "The other side closed the connection; it stopped, or does not accept our certificate."),
 )
 
 

@@ -1,0 +1,156 @@
+"""A coordinator's wire on a free loopback port, with desks that are small enough to read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+
+from protos._generated import analyst_service_pb2_grpc, enrolment_service_pb2_grpc, site_service_pb2_grpc
+from protos._generated import site_service_pb2 as pb
+from protos.codec_analyst import ask_from_message, asked_to_message, watch_from_message, watched_to_message
+from protos.codec_site import (
+    Claim,
+    chunk_from_message,
+    claim_request_from_message,
+    claim_to_message,
+    receipt_to_message,
+    submit_from_message,
+)
+from protos.codec_trust import enrolled_to_message, enrolment_from_message, greeting_to_message, renewed_to_message
+from protos.pieces import PieceStore
+from protos.serving import Serving, serve, waiting_room_for
+from protos.tls import Presented, caller_certificate, caller_subject
+from tests.wire.certificates import TestAuthority
+from wardround.federation.answer import Answer, AskRequest, Progress
+from wardround.federation.certificates import holder
+from wardround.federation.enrolment import Enrolment, Greeting
+from wardround.federation.errors import InvariantBroken
+from wardround.federation.ledger.entry import GENESIS, Entry
+from wardround.federation.task import SignedTask, Submission
+
+HASH = "ab" * 32
+RECEIPT = Entry(1, GENESIS, "received", "{}", b"s" * 64)
+
+
+@dataclass
+class SiteDesk(site_service_pb2_grpc.SiteServiceServicer):
+    """Parks polls until `opened`, keeps what is submitted, and raises `fault` when it has one."""
+
+    folder: Path
+    callers: int = 4
+    fault: Exception | None = None
+    task: SignedTask | None = None
+    submitted: list[tuple[str, Submission]] = field(default_factory=list)
+    opened: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.pieces = PieceStore(self.folder / "pieces")
+        self.room = waiting_room_for(self.callers)
+
+    def admit(self, context: grpc.ServicerContext) -> str:
+        if self.fault is not None:
+            raise self.fault
+        return holder(caller_certificate(context)).name
+
+    def Greet(self, request: pb.GreetRequest, context: grpc.ServicerContext) -> pb.GreetReply:
+        site = self.admit(context)
+        assert caller_subject(context) == site
+        return greeting_to_message(Greeting(site, HASH, 1_700_000_000_000))
+
+    def ClaimTask(self, request: pb.ClaimTaskRequest, context: grpc.ServicerContext) -> pb.ClaimTaskReply:
+        with self.room.seat(self.admit(context), wait_seconds=claim_request_from_message(request)) as seat:
+            self.opened.wait(seat.wait_seconds)
+            return claim_to_message(Claim(self.task, seat.pause_seconds))
+
+    def PutChunk(self, request: pb.PutChunkRequest, context: grpc.ServicerContext) -> pb.PutChunkReply:
+        self.pieces.of(self.admit(context)).put(chunk_from_message(request))
+        return pb.PutChunkReply()
+
+    def SubmitRelease(self, request: pb.SubmitReleaseRequest, context: grpc.ServicerContext) -> pb.SubmitReleaseReply:
+        site = self.admit(context)
+        self.submitted.append((site, submit_from_message(request, self.pieces.of(site))))
+        return receipt_to_message(RECEIPT)
+
+    def RenewCertificate(
+        self, request: pb.RenewCertificateRequest, context: grpc.ServicerContext
+    ) -> pb.RenewCertificateReply:
+        return renewed_to_message(caller_certificate(context))
+
+
+@dataclass
+class AnalystDesk(analyst_service_pb2_grpc.AnalystServiceServicer):
+    """Answers every question with the same plan, and every poll with `outcome`."""
+
+    outcome: Progress | Answer
+    asked: list[AskRequest] = field(default_factory=list)
+
+    def Ask(self, request, context):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        self.asked.append(ask_from_message(request))
+        return asked_to_message(HASH)
+
+    def Await(self, request, context):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        watch = watch_from_message(request)
+        return watched_to_message(self.outcome, first_estimate=watch.first_estimate)
+
+
+@dataclass
+class EnrolmentDesk(enrolment_service_pb2_grpc.EnrolmentServiceServicer):
+    """Enrols everybody."""
+
+    enrolled: list[Enrolment] = field(default_factory=list)
+
+    def Enrol(self, request, context):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        self.enrolled.append(enrolment_from_message(request))
+        return enrolled_to_message(b"-----BEGIN CERTIFICATE-----")
+
+
+@dataclass
+class Loopback:
+    """A service that is listening, and what a test needs to reach it."""
+
+    authority: TestAuthority
+    presented: Presented
+    serving: Serving
+    broken: list[InvariantBroken]
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.serving.port}"
+
+
+@contextmanager
+def listening(
+    register: Callable[[grpc.Server], None], *, callers: int = 4, certificates: bool = True
+) -> Iterator[Loopback]:
+    authority = TestAuthority()
+    presented = Presented(authority.issue("coordinator"))
+    broken: list[InvariantBroken] = []
+    serving = serve(
+        "127.0.0.1:0",
+        presented,
+        register,
+        callers=callers,
+        callers_have_certificates=certificates,
+        broken=broken.append,
+    )
+    try:
+        yield Loopback(authority, presented, serving, broken)
+    finally:
+        serving.stop(grace_seconds=0)
+
+
+def sites(desk: SiteDesk) -> Callable[[grpc.Server], None]:
+    return lambda service: site_service_pb2_grpc.add_SiteServiceServicer_to_server(desk, service)
+
+
+def analysts(desk: AnalystDesk) -> Callable[[grpc.Server], None]:
+    return lambda service: analyst_service_pb2_grpc.add_AnalystServiceServicer_to_server(desk, service)
+
+
+def enrolments(desk: EnrolmentDesk) -> Callable[[grpc.Server], None]:
+    return lambda service: enrolment_service_pb2_grpc.add_EnrolmentServiceServicer_to_server(desk, service)

@@ -1,0 +1,119 @@
+"""Every word survives the wire unchanged, and so does the hash it is known by."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protos import codec_analyst, codec_plan, codec_query
+from protos.codec_answer import question_to_message
+from tests.wire import words
+from tests.wire.conversations import CONVERSATIONS, Conversation
+from wardround.federation.answer import Answer, AskRequest, Estimate, Loss, PrivacyStatement, Remaining
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.expressions import And, Expression, IsNull, Not, Within
+from wardround.federation.plan import Plan
+from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.task import SignedTask
+
+COUNT = (Aggregate(Statistic.COUNT),)
+
+
+@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda conversation: conversation.name)
+@given(choice=st.data())
+@settings(max_examples=25)
+def test_every_word_comes_back_equal(conversation: Conversation, choice: st.DataObject) -> None:
+    word = choice.draw(conversation.words)
+    back = conversation.read(conversation.write(word))
+    assert back == word
+    assert type(back) is type(word)
+
+
+@given(words.plans)
+@settings(max_examples=25)
+def test_a_plan_keeps_its_id(plan: Plan) -> None:
+    assert codec_plan.decode_plan(codec_plan.encode_plan(plan)).plan_id == plan.plan_id
+
+
+@given(words.tasks)
+@settings(max_examples=5)
+def test_equal_tasks_have_equal_bytes(task: SignedTask) -> None:
+    again = codec_plan.decode_task(codec_plan.encode_task(task))
+    assert codec_plan.encode_task(again) == codec_plan.encode_task(task)
+
+
+def nested(levels: int) -> Expression:
+    term: Expression = IsNull("age")
+    for _ in range(levels - 1):
+        term = And((term,))
+    return term
+
+
+def test_a_cohort_of_the_greatest_depth_travels() -> None:
+    query = Query("encounters", COUNT, nested(32))
+    message = codec_query.query_to_message(query)
+    assert codec_query.query_from_message(message) == query
+
+
+@pytest.mark.parametrize("levels", [33, 100, 20_000])
+def test_a_deeper_cohort_is_the_analysts_mistake(levels: int) -> None:
+    with pytest.raises(QueryMistaken, match="32 deep"):
+        codec_query.query_to_message(Query("encounters", COUNT, nested(levels)))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Query("", COUNT),
+        Query("t" * 257, COUNT),
+        Query("half \ud800", COUNT),
+        Query("encounters", ()),
+        Query("encounters", COUNT * 33),
+        Query("encounters", COUNT, group_by=("a",) * 5),
+        Query("encounters", COUNT, And(())),
+        Query("encounters", COUNT, And((IsNull("age"),) * 257)),
+        Query("encounters", COUNT, Within("age", ())),
+        Query("encounters", COUNT, Within("age", tuple(range(1025)))),
+        Query("encounters", COUNT, Within("age", (2**63,))),
+        Query("encounters", COUNT, Not(Within("age", (math.nan,)))),
+        Query("encounters", COUNT, Within("diagnosis", ("x" * 257,))),
+        Query("encounters", COUNT, Within("diagnosis", ("NUL \x00",))),
+        Query("encounters", COUNT, Within("diagnosis", ("half \udfff",))),
+    ],
+)
+def test_a_question_that_cannot_travel_is_the_analysts_mistake(query: Query) -> None:
+    with pytest.raises(QueryMistaken):
+        question_to_message(AskRequest(query))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, None), (-1.0, None), (math.nan, None), (math.inf, None), (1.0, -0.1), (1.0, 1.0)]
+)
+def test_a_loss_that_is_no_loss_is_the_analysts_mistake(epsilon: float, delta: float | None) -> None:
+    with pytest.raises(QueryMistaken):
+        question_to_message(AskRequest(Query("encounters", COUNT), epsilon, delta))
+
+
+def test_an_answer_in_pages_is_the_same_answer() -> None:
+    total = 2500
+    estimates = tuple(
+        Estimate("mean", "c" * 200, (("d" * 200, "v" * 256),), float(number), 2.0, (0.0, 3e3), 0.95)
+        for number in range(total)
+    )
+    privacy = PrivacyStatement("discrete_laplace", Loss(1.0, 0.0), Loss(1.0, 0.0), Remaining(2.0, 1.0), 1, "parallel")
+    answer = Answer("ab" * 32, "event", False, False, ("north",), (), (), estimates, privacy)
+    read: list[Estimate] = []
+    pages = 0
+    while len(read) < total:
+        message = codec_analyst.watched_to_message(answer, first_estimate=len(read))
+        assert message.ByteSize() < 2 * codec_analyst.PAGE_BYTES
+        page = codec_analyst.watched_from_message(message).outcome
+        assert isinstance(page, codec_analyst.Page)
+        assert (page.first, page.total) == (len(read), total)
+        read.extend(page.answer.estimates)
+        pages += 1
+    assert tuple(read) == estimates
+    assert pages > 1

@@ -1,0 +1,177 @@
+"""Any valid word of ours, as hypothesis strategies."""
+
+from __future__ import annotations
+
+import datetime
+from fractions import Fraction
+
+from hypothesis import strategies as st
+
+from wardround.federation.answer import (
+    Answer,
+    AskRequest,
+    BudgetReport,
+    Estimate,
+    ExpectedError,
+    Loss,
+    Preview,
+    PrivacyStatement,
+    Progress,
+    Remaining,
+    SiteBudget,
+    SiteState,
+)
+from wardround.federation.enrolment import Enrolment, Greeting
+from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
+from wardround.federation.identity import PublicIdentity
+from wardround.federation.ledger.entry import EMPTY, GENESIS, Entry, Head
+from wardround.federation.plan import Plan
+from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Task
+from wardround.privacy.law import Mechanism
+
+digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
+signatures = st.binary(min_size=64, max_size=64)
+names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,62}", fullmatch=True)
+sites = st.lists(names, max_size=5, unique=True).map(tuple)
+codes = st.from_regex(r"[A-Za-z]{1,40}", fullmatch=True)
+nonces = st.from_regex(r"[A-Za-z0-9_-]{0,64}", fullmatch=True)
+texts = st.text(st.characters(exclude_characters="\x00", exclude_categories=("Cs",)), max_size=256)
+columns = texts.filter(bool)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+amounts = st.floats(min_value=0.0, allow_infinity=False)
+shares = st.floats(min_value=0.0, max_value=1.0)
+counts = st.integers(0, 2**63 - 1)
+values = st.one_of(
+    st.booleans(), st.integers(-(2**63), 2**63 - 1), finite, texts, st.dates(min_value=datetime.date(1, 1, 1))
+)
+
+leaves: st.SearchStrategy[Expression] = st.one_of(
+    st.builds(Comparison, columns, st.sampled_from(Operator), values),
+    st.builds(Within, columns, st.lists(values, min_size=1, max_size=4).map(tuple)),
+    st.builds(Between, columns, values, values),
+    st.builds(IsNull, columns),
+)
+expressions: st.SearchStrategy[Expression] = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.builds(Not, inner),
+        st.builds(And, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    ),
+    max_leaves=8,
+)
+aggregates = st.builds(Aggregate, st.sampled_from(Statistic), st.none() | columns)
+queries = st.builds(
+    Query,
+    columns,
+    st.lists(aggregates, min_size=1, max_size=4).map(tuple),
+    st.none() | expressions,
+    st.lists(columns, max_size=4).map(tuple),
+)
+scales = st.integers(1, 2**60).map(lambda number: Fraction(number, 1024))
+plans = st.builds(
+    Plan,
+    digests,
+    queries,
+    st.sampled_from(Mechanism),
+    st.lists(scales, min_size=1, max_size=4).map(tuple),
+    sites,
+    nonces,
+)
+heads = st.just(EMPTY) | st.builds(Head, st.integers(1, 2**63 - 1), digests)
+tasks = st.builds(SignedTask, st.builds(Task, plans, names, heads), signatures)
+
+entries = st.builds(
+    Entry, st.integers(2, 2**63 - 1), digests.filter(lambda text: text != GENESIS), codes, columns, signatures
+) | st.builds(Entry, st.just(1), st.just(GENESIS), codes, columns, signatures)
+submissions = st.one_of(
+    st.builds(Released, digests, st.binary(min_size=1, max_size=200), entries),
+    st.builds(Declined, digests, codes, entries),
+    st.builds(Pending, digests),
+    st.builds(Failed, digests),
+)
+
+questions = st.builds(
+    AskRequest,
+    queries,
+    st.none() | st.floats(min_value=0.0, exclude_min=True, allow_infinity=False),
+    st.none() | st.floats(min_value=0.0, max_value=1.0, exclude_max=True),
+    nonces,
+)
+progress = st.builds(
+    Progress,
+    counts,
+    sites.flatmap(lambda found: st.tuples(*(st.tuples(st.just(name), st.sampled_from(SiteState)) for name in found))),
+)
+statistics = st.sampled_from([statistic.value for statistic in Statistic])
+units = st.sampled_from(["patient", "event"])
+overlaps = st.integers(1, 10_000)
+intervals = st.tuples(finite, finite).map(sorted).map(tuple)
+estimates = st.builds(
+    Estimate,
+    statistics,
+    st.none() | columns,
+    st.lists(st.tuples(columns, values), max_size=4).map(tuple),
+    finite,
+    amounts,
+    intervals,
+    shares,
+)
+losses = st.builds(Loss, amounts, shares)
+remaining = st.builds(Remaining, amounts, shares)
+statements = st.builds(
+    PrivacyStatement,
+    st.sampled_from([mechanism.value for mechanism in Mechanism]),
+    losses,
+    losses,
+    remaining,
+    overlaps,
+    st.sampled_from(["parallel", "sequential"]),
+)
+refusals = st.lists(st.tuples(names, codes), max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
+answers = st.builds(
+    Answer,
+    digests,
+    units,
+    st.booleans(),
+    st.booleans(),
+    sites,
+    refusals,
+    sites,
+    st.lists(estimates, max_size=4).map(tuple),
+    statements,
+)
+expected = st.builds(ExpectedError, statistics, st.none() | columns, st.integers(1, 1_000_000), amounts, texts)
+previews = st.builds(
+    Preview, digests, units, st.booleans(), sites, st.lists(expected, max_size=4).map(tuple), statements
+)
+site_budgets = st.lists(
+    st.builds(SiteBudget, names, losses, st.booleans()), max_size=4, unique_by=lambda site: site.name
+).map(tuple)
+reports = st.builds(
+    BudgetReport,
+    names,
+    units,
+    overlaps,
+    losses,
+    losses,
+    remaining,
+    st.lists(st.tuples(codes, amounts), max_size=4).map(tuple),
+    site_budgets,
+    counts,
+)
+
+pems = st.binary(max_size=50).map(lambda raw: b"-----BEGIN THING-----\n" + raw.hex().encode())
+greetings = st.builds(Greeting, names, digests, counts)
+enrolments = st.builds(
+    Enrolment,
+    st.binary(min_size=32, max_size=32),
+    names,
+    st.builds(PublicIdentity, digests),
+    digests,
+    signatures,
+    pems,
+    st.integers(1, 10**10),
+    columns,
+)
