@@ -24,7 +24,7 @@ from wardround.analyst.documents import error_document
 from wardround.cli.console import Document
 from wardround.federation.addresses import split_address
 from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, PeerUnreachable, Refused
-from wardround.simulation.synthetic import STUDY, hospital_sizes, write_encounters
+from wardround.simulation.synthetic import PATIENTS, STUDY, hospital_sizes, write_encounters
 
 SEED = 20260101
 START_SECONDS = 60.0
@@ -132,22 +132,27 @@ class Stage:
 
     folder: Path
     tell: Tell
+    study: str = STUDY
+    site: str = SITE
+    patients: int = PATIENTS
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def begin(self, sites: int) -> list[str]:
         """Make the consortium and its hospitals and start them all."""
         self.tell("Making the consortium: certificate authority, signing key, study ...")
-        (self.folder / "study.toml").write_text(STUDY, encoding="utf-8")
+        (self.folder / "study.toml").write_text(self.study, encoding="utf-8")
         self.run("coordinator", "init", "consortium", "--study", "study.toml")
         self.start("coordinator", "serve", "consortium", log="consortium.log")
         self._await_coordinator()
-        sizes = hospital_sizes(sites)
+        sizes = hospital_sizes(sites, patients=self.patients)
         for name, patients in sizes.items():
             place = self.folder / name
             place.mkdir(mode=0o700)
             rows = write_encounters(place / "encounters.csv", hospital=name, patients=patients, seed=SEED)
             self.tell(f"  {name}: {patients} synthetic patients, {rows} encounters; enrolling ...")
-            (self.folder / f"{name}.toml").write_text(SITE.format(name=name, patients=patients), encoding="utf-8")
+            (self.folder / f"{name}.toml").write_text(
+                self.site.format(name=name, patients=patients), encoding="utf-8"
+            )
             self.run("coordinator", "invite", "consortium", name, "--out", f"{name}.invitation")
             self.run("site", "init", name, "--invite", f"{name}.invitation", "--config", f"{name}.toml", "--yes")
             self.start("site", "serve", name, log=f"{name}.log")

@@ -50,12 +50,12 @@ positive  = { type = "boolean" }
 COLUMNS = ("patient_id", "age", "sex", "sbp", "diagnosis", "cost", "month", "positive")
 
 
-def hospital_sizes(sites: int) -> dict[str, int]:
-    """How many patients each of `sites` hospitals has, `PATIENTS` in all."""
+def hospital_sizes(sites: int, *, patients: int = PATIENTS) -> dict[str, int]:
+    """How many patients each of `sites` hospitals has, `patients` in all."""
     names = [HOSPITALS[i] if i < len(HOSPITALS) else f"hospital-{i + 1}" for i in range(sites)]
     weights = np.array([SHARES[i % len(SHARES)] for i in range(sites)])
-    sizes = np.floor(PATIENTS * weights / weights.sum()).astype(int)
-    sizes[0] += PATIENTS - int(sizes.sum())
+    sizes = np.floor(patients * weights / weights.sum()).astype(int)
+    sizes[0] += patients - int(sizes.sum())
     return dict(zip(names, sizes.tolist(), strict=True))
 
 
