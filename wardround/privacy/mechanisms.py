@@ -11,11 +11,10 @@ import numpy as np
 from wardround.privacy.bounded import Bounded, Noised
 from wardround.privacy.law import NoiseLaw
 from wardround.privacy.noise import Noise
+from wardround.privacy.noise.exact import LARGEST_NOISE
 
 LARGEST_TOTAL = 1 << 61
 """Totals and releases stay within ± this many grid steps."""
-
-_LARGEST_NOISE = 1 << 62
 
 
 def apply(bounded: Bounded, law: NoiseLaw, noise: Noise) -> Noised:
@@ -25,5 +24,5 @@ def apply(bounded: Bounded, law: NoiseLaw, noise: Noise) -> Noised:
         raise ValueError("the noise does not have one value per coordinate")
     # |total| ≤ 2^61 and |drawn| ≤ 2^62: the sum cannot wrap.
     total = np.clip(bounded.total, -LARGEST_TOTAL, LARGEST_TOTAL)
-    total += np.clip(drawn, -_LARGEST_NOISE, _LARGEST_NOISE)
+    total += np.clip(drawn, -LARGEST_NOISE, LARGEST_NOISE)
     return Noised(np.clip(total, -LARGEST_TOTAL, LARGEST_TOTAL), bounded.grid)

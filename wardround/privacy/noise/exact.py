@@ -21,7 +21,7 @@ from wardround.privacy.noise.exponential import Uniform, exp_enclosure, geometri
 from wardround.privacy.noise.stream import BitSource, WordVector
 
 BAND = 2.0**-40
-"""Above the certified error of the double-precision coin by a factor of 16 (PROOFS.md#band)."""
+"""Above the certified error of the double-precision coin by a factor of 7 (PROOFS.md#band)."""
 
 LARGEST_NOISE = 1 << 62
 """Where a draw saturates; `mechanisms.apply` makes that invisible."""
