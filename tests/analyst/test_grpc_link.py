@@ -1,0 +1,258 @@
+"""The link over real mutual TLS on loopback: answers, errors, a restart, and strangers."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+import wardround
+from coordinator.authority import Authority
+from protos._generated import analyst_service_pb2 as pb
+from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer, add_AnalystServiceServicer_to_server
+from protos.codec_analyst import (
+    ask_from_message,
+    asked_to_message,
+    preview_request_from_message,
+    previewed_to_message,
+    report_to_message,
+    study_to_message,
+    watch_from_message,
+    watched_to_message,
+)
+from protos.serving import Serving, serve
+from protos.tls import Presented, TlsKeys
+from wardround.analyst.client import Client
+from wardround.analyst.grpc_link import GrpcAnalystLink
+from wardround.analyst.retrying import Persistence
+from wardround.federation.answer import (
+    Answer,
+    AskRequest,
+    BudgetReport,
+    Estimate,
+    Loss,
+    Preview,
+    PrivacyStatement,
+    Progress,
+    Remaining,
+    SiteState,
+)
+from wardround.federation.certificates import Role, key_to_pem, new_tls_key
+from wardround.federation.errors import (
+    AwaitingApproval,
+    BudgetExceeded,
+    ConfigurationMistaken,
+    FederationError,
+    PeerUnreachable,
+    ProtocolViolation,
+)
+from wardround.federation.profile import Profile, write_profile
+
+STUDY = """
+name = "cardio"
+overlap = 1
+[budget]
+epsilon = 3.0
+delta = 1e-6
+[tables.encounters]
+unit_key = "patient_id"
+max_rows_per_unit = 4
+[tables.encounters.columns]
+sbp = { type = "number", lower = 80, upper = 200, step = 0.1 }
+"""
+PLAN = "ab" * 32
+PRIVACY = PrivacyStatement("discrete_gaussian", Loss(0.5, 1e-7), Loss(0.9, 1e-6), Remaining(2.0, 0.7), 1, "parallel")
+ESTIMATE = Estimate("mean", "sbp", (), 131.2, 0.4, (130.4, 132.0), 0.95)
+ANSWER = Answer(PLAN, "patient", False, False, ("north",), (), (), (ESTIMATE,), PRIVACY)
+MEAN = "SELECT AVG(sbp) FROM encounters"
+BRIEF = datetime.timedelta(hours=1)
+
+
+class Desk(AnalystServiceServicer):
+    """A coordinator's front desk that gives each watch its next step."""
+
+    def __init__(self, study: str = STUDY) -> None:
+        self.study = study
+        self.asked: list[AskRequest] = []
+        self.refusal: FederationError | None = None
+        self.steps: list[Progress | Answer | FederationError] = [ANSWER]
+
+    def Ask(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:  # noqa: N802
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append(ask_from_message(request))
+        return asked_to_message(PLAN)
+
+    def Await(self, request: pb.AwaitRequest, context: grpc.ServicerContext) -> pb.AwaitReply:  # noqa: N802
+        watch = watch_from_message(request)
+        step = self.steps.pop(0)
+        if isinstance(step, FederationError):
+            raise step
+        return watched_to_message(step, first_estimate=watch.first_estimate)
+
+    def Preview(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:  # noqa: N802
+        preview_request_from_message(request)
+        return previewed_to_message(Preview(PLAN, "patient", False, ("north",), (), PRIVACY))
+
+    def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:  # noqa: N802
+        return study_to_message(self.study)
+
+    def Budget(self, request: pb.BudgetRequest, context: grpc.ServicerContext) -> pb.BudgetReply:  # noqa: N802
+        report = BudgetReport("cardio", "patient", 1, Loss(3, 1e-6), Loss(0, 0), Remaining(3, 1), (), (), 0)
+        return report_to_message(report)
+
+
+class House:
+    """An authority, a desk it vouches for, and the profiles it issues."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = datetime.datetime.now(datetime.UTC)
+        self.authority = Authority.create(folder, name="cardio", now=self.now)
+        self.desk = Desk()
+        key = new_tls_key()
+        certificate = self.authority.issue(
+            key.public_key(), role=Role.COORDINATOR, name="cardio", life=BRIEF, now=self.now, hosts=["127.0.0.1"]
+        )
+        keys = TlsKeys(key_to_pem(key), certificate, self.authority.pem.encode())
+        self._presented = Presented(keys)
+        self.serving: Serving | None = None
+        self.port = 0
+
+    def open(self) -> None:
+        self.serving = serve(
+            f"127.0.0.1:{self.port}",
+            self._presented,
+            lambda service: add_AnalystServiceServicer_to_server(self.desk, service),
+            callers=1,
+            broken=lambda error: None,
+        )
+        self.port = self.serving.port
+
+    def close(self) -> None:
+        if self.serving is not None:
+            self.serving.stop(grace_seconds=0)
+
+    def profile(self) -> Profile:
+        key = new_tls_key()
+        certificate = self.authority.issue(key.public_key(), role=Role.ANALYST, name="ada", life=BRIEF, now=self.now)
+        return Profile(
+            name="ada",
+            address=f"127.0.0.1:{self.port}",
+            study="cardio",
+            authority=self.authority.pem,
+            certificate=certificate.decode(),
+            key=key_to_pem(key).decode(),
+        )
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    house = House(tmp_path / "authority")
+    house.open()
+    yield house
+    house.close()
+
+
+def impatient(on_pause: Callable[[], None] = lambda: None) -> Persistence:
+    """Waits no time, but counts it, and lets the test act in the pause."""
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+        on_pause()
+
+    return Persistence(lambda: now[0], pause)
+
+
+def test_connect_asks_and_gets_the_answer(house: House, tmp_path: Path) -> None:
+    write_profile(house.profile(), tmp_path / "ada.profile")
+    house.desk.steps = [Progress(1, (("north", SiteState.CLAIMED),)), ANSWER]
+    shown: list[Progress] = []
+    with wardround.connect(tmp_path / "ada.profile") as federation:
+        result = federation.ask(MEAN, epsilon=0.5, on_progress=shown.append)
+        assert federation.preview(MEAN).preview.sites == ("north",)
+        assert federation.budget().report.cap.epsilon == 3.0
+        assert federation.study.name == "cardio"
+    assert result.answer == ANSWER
+    assert [each.seen for each in shown] == [1]
+    assert house.desk.asked[0].epsilon == 0.5
+
+
+def test_a_refusal_arrives_with_its_numbers(house: House) -> None:
+    house.desk.refusal = BudgetExceeded(asked=1.0, remaining=0.4, private="canary")
+    with Client(GrpcAnalystLink(house.profile())) as federation, pytest.raises(BudgetExceeded) as fault:
+        federation.ask(MEAN)
+    assert (fault.value.asked, fault.value.remaining) == (1.0, 0.4)
+    assert "canary" not in str(fault.value)
+
+
+def test_a_pending_approval_arrives_at_once(house: House) -> None:
+    house.desk.steps = [AwaitingApproval("north has yet to decide.")]
+    pauses: list[None] = []
+    link = GrpcAnalystLink(house.profile(), persistence=impatient(lambda: pauses.append(None)))
+    with Client(link) as federation, pytest.raises(AwaitingApproval, match="north has yet to decide"):
+        federation.ask(MEAN)
+    assert pauses == []
+
+
+def test_a_coordinator_that_restarts_in_the_middle_of_a_question_is_waited_for(house: House) -> None:
+    house.desk.steps = [Progress(1, (("north", SiteState.OPEN),)), ANSWER]
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        if not pauses:
+            house.open()
+        pauses.append(seconds)
+        time.sleep(seconds)  # gRPC itself lets a moment pass before it dials again
+
+    persistence = Persistence(pause=pause)
+    with Client(GrpcAnalystLink(house.profile(), persistence=persistence)) as federation:
+        result = federation.ask(MEAN, on_progress=lambda _: house.close())
+    assert result.answer == ANSWER
+    assert pauses
+
+
+def test_nobody_there_is_one_sentence(house: House) -> None:
+    house.close()
+    with Client(GrpcAnalystLink(house.profile(), persistence=impatient())) as federation:
+        with pytest.raises(PeerUnreachable) as fault:
+            federation.budget()
+        assert fault.value.message.endswith(".")
+
+
+def test_a_coordinator_of_another_authority_is_not_believed(house: House, tmp_path: Path) -> None:
+    other = Authority.create(tmp_path / "other", name="cardio", now=house.now)
+    profile = dataclasses.replace(house.profile(), authority=other.pem)
+    with Client(GrpcAnalystLink(profile, persistence=impatient())) as federation, pytest.raises(PeerUnreachable):
+        federation.ask(MEAN)
+    assert house.desk.asked == []
+
+
+def test_an_analyst_of_another_authority_is_turned_away(house: House, tmp_path: Path) -> None:
+    stranger = House(tmp_path / "stranger").profile()
+    profile = dataclasses.replace(stranger, address=house.profile().address, authority=house.authority.pem)
+    with Client(GrpcAnalystLink(profile, persistence=impatient())) as federation, pytest.raises(PeerUnreachable):
+        federation.ask(MEAN)
+    assert house.desk.asked == []
+
+
+def test_a_profile_for_another_study_asks_nothing(house: House) -> None:
+    profile = dataclasses.replace(house.profile(), study="diabetes")
+    with Client(GrpcAnalystLink(profile)) as federation, pytest.raises(ConfigurationMistaken) as fault:
+        federation.ask(MEAN)
+    assert fault.value.message == (
+        "the profile is for study 'diabetes', but the coordinator runs 'cardio'; "
+        "ask the consortium for a new profile (wardround coordinator analyst)."
+    )
+    assert house.desk.asked == []
+
+
+def test_a_study_that_cannot_be_read_is_the_coordinators_fault(house: House) -> None:
+    house.desk.study = "not a study"
+    with Client(GrpcAnalystLink(house.profile())) as federation, pytest.raises(ProtocolViolation):
+        _ = federation.study
