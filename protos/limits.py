@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+# Whoever has no certificate yet can only enrol, and a request to enrol is small.
+MAX_STRANGER_MESSAGE_BYTES = 64 * 1024
 MAX_METADATA_BYTES = 16 * 1024
 MAX_CALLS_PER_CONNECTION = 128
 
@@ -35,6 +37,11 @@ SERVING: Options = [
     ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
     # Two coordinators on one port would each see half of the calls.
     ("grpc.so_reuseport", 0),
+]
+
+SERVING_STRANGERS: Options = [
+    *((key, value) for key, value in SERVING if key != "grpc.max_receive_message_length"),
+    ("grpc.max_receive_message_length", MAX_STRANGER_MESSAGE_BYTES),
 ]
 
 CALLING: Options = [

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from protos.limits import SERVING
+from protos.limits import SERVING, SERVING_STRANGERS
 from protos.statuses import abort
 from protos.tls import Presented, serving_credentials
 from protos.waiting import WaitingRoom
@@ -37,7 +37,7 @@ _Method: TypeAlias = "grpc.RpcMethodHandler[Message, Message]"
 _SPARE_WORKERS = 16
 # Threads are made when they are needed, so room for a consortium that grows while it serves costs nothing.
 _FEWEST_CALLERS = 64
-_QUEUE_PER_WORKER = 4
+_QUEUE_PER_WORKER = 2
 
 
 def workers_for(callers: int) -> int:
@@ -75,12 +75,15 @@ def serve(
     callers_have_certificates: bool = True,
     broken: Callable[[InvariantBroken], None],
 ) -> Serving:
-    """Listen at `host:port` with the services that `register` adds."""
-    workers = workers_for(callers)
+    """Listen at `host:port` with the services that `register` adds.
+
+    Where callers have no certificates anybody may call, so there are few workers and messages are small.
+    """
+    workers = workers_for(callers) if callers_have_certificates else _SPARE_WORKERS
     service = grpc.server(
         ThreadPoolExecutor(max_workers=workers, thread_name_prefix="wire"),
         interceptors=[Translating(broken)],
-        options=SERVING,
+        options=SERVING if callers_have_certificates else SERVING_STRANGERS,
         maximum_concurrent_rpcs=_QUEUE_PER_WORKER * workers,
         compression=grpc.Compression.NoCompression,
     )

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -107,12 +108,16 @@ def test_a_message_above_the_cap_is_not_read(loopback: Loopback) -> None:
             call(SiteServiceStub(careless).PutChunk, message, deadline_seconds=30)
 
 
-def test_a_compressed_message_is_not_read(loopback: Loopback) -> None:
+def test_a_compressed_message_is_not_read(loopback: Loopback, tmp_path: Path) -> None:
     credentials = calling_credentials(loopback.authority.issue("north"))
+    message = pb.PutChunkRequest(release_hash=HASH, index=0, total=2, content=b"x" * MIB)
     with grpc.secure_channel(loopback.address, credentials, compression=grpc.Compression.Gzip) as bomb:
-        message = pb.PutChunkRequest(content=b"x" * MIB)
-        with pytest.raises(ProtocolViolation):
+        with pytest.raises(ProtocolViolation) as caught:
             call(SiteServiceStub(bomb).PutChunk, message, deadline_seconds=30)
+        assert type(caught.value) is ProtocolViolation
+    assert list((tmp_path / "pieces").iterdir()) == []
+    with grpc.secure_channel(loopback.address, credentials) as plain:
+        call(SiteServiceStub(plain).PutChunk, message, deadline_seconds=30)
 
 
 def test_bytes_that_are_no_message_are_malformed(north: grpc.Channel) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from protos.calls import EnrolmentCalls, SiteCalls
@@ -11,7 +13,7 @@ from protos.tls import Presented
 from tests.wire.certificates import TestAuthority
 from tests.wire.loopback_service import HASH, EnrolmentDesk, Loopback, SiteDesk, enrolments, listening, sites
 from wardround.federation.enrolment import Enrolment, Greeting
-from wardround.federation.errors import ConfigurationMistaken, PeerUnreachable
+from wardround.federation.errors import ConfigurationMistaken, MalformedMessage, PeerUnreachable
 from wardround.federation.identity import PublicIdentity
 
 ENROLMENT = Enrolment(
@@ -103,6 +105,18 @@ def test_enrolment_needs_no_certificate_but_pins_the_authority() -> None:
         ):
             EnrolmentCalls(deceived).enrol(ENROLMENT)
     assert desk.enrolled == [ENROLMENT]
+
+
+def test_a_stranger_can_send_little() -> None:
+    desk = EnrolmentDesk()
+    long = dataclasses.replace(ENROLMENT, dataset="x" * 64 * 1024)
+    with (
+        listening(enrolments(desk), certificates=False) as loopback,
+        enrolment_channel(loopback.address, authority=loopback.authority.pem) as new,
+        pytest.raises(MalformedMessage, match="larger"),
+    ):
+        EnrolmentCalls(new).enrol(long)
+    assert desk.enrolled == []
 
 
 def test_an_address_in_use_is_one_sentence(desk: SiteDesk, loopback: Loopback) -> None:
