@@ -1,0 +1,81 @@
+"""A coordinator that dies at one point of a round: FOLDER POINT. A test's entry point, shipped nowhere.
+
+The process is the production one; each durable step of a round is wrapped so that the process kills itself
+(SIGKILL) inside the step's transaction, before the commit, or right after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from coordinator import rounds, serve
+from coordinator.accounting import Accounting
+from coordinator.collection import Collection
+from coordinator.dispatch import Dispatch
+from wardround.federation.ledger.database import Database
+
+STEPS = ("reserve", "open", "accept", "settle", "answer")
+POINTS = tuple(f"{when}" for step in STEPS for when in (f"before_{step}_commit", f"after_{step}"))
+
+
+class Fate:
+    """The point at which this process ends."""
+
+    def __init__(self, point: str) -> None:
+        self.point = point
+        self.step = threading.local()
+
+    def at(self, point: str) -> None:
+        if point == self.point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def wrap(self, owner: object, name: str, *, step: str) -> None:
+        """Replace a function by one that ends the process after it, and marks its commits as this step's."""
+        original: Callable[..., object] = getattr(owner, name)
+
+        def stepping(*arguments: object, **named: object) -> object:
+            self.step.name = step
+            try:
+                result = original(*arguments, **named)
+            finally:
+                self.step.name = ""
+            self.at(f"after_{step}")
+            return result
+
+        setattr(owner, name, stepping)
+
+    def wrap_commits(self) -> None:
+        """End inside a step's transaction: everything is written, nothing is committed."""
+        original = Database.transaction
+
+        @contextlib.contextmanager
+        def transaction(database: Database) -> Iterator[sqlite3.Connection]:
+            with original(database) as connection:
+                yield connection
+                self.at(f"before_{getattr(self.step, 'name', '')}_commit")
+
+        Database.transaction = transaction  # type: ignore[method-assign]
+
+
+def main(path: Path, point: str) -> None:
+    if point not in POINTS:
+        raise SystemExit(f"no such point: {point}")
+    fate = Fate(point)
+    fate.wrap(Accounting, "reserve", step="reserve")
+    fate.wrap(Dispatch, "open", step="open")
+    fate.wrap(Collection, "accept", step="accept")
+    fate.wrap(Accounting, "settle", step="settle")
+    fate.wrap(rounds, "keep_answer", step="answer")
+    fate.wrap_commits()
+    serve.serve(path, announce=print)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

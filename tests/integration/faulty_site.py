@@ -1,0 +1,152 @@
+"""A site agent that dies at one point of the write order: FOLDER POINT. A test's entry point, shipped nowhere.
+
+The agent is the production one; its ledger, dataset and link are wrapped so that the process kills itself
+(SIGKILL: no cleanup, no flush) before or after a step. `zero` instead of a point adds no noise, `serve` nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from site_agent.dataset import Dataset
+from site_agent.folder import open_folder
+from site_agent.ledger import SiteLedger
+from site_agent.link import GrpcLink
+from site_agent.serve import make_agent
+from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.entry import Entry, Head
+from wardround.federation.ledger.serving_lock import serving_lock
+from wardround.federation.plan import Charge
+from wardround.federation.release import Release
+from wardround.federation.shape import Shape
+from wardround.federation.task import Released, SignedTask, Submission
+from wardround.privacy.bounded import Bounded
+from wardround.privacy.noise import SecureNoise
+from wardround.simulation.noise import ZeroNoise
+
+POINTS = (
+    "after_claim",
+    "before_spend_commit",
+    "after_spend",
+    "after_read",
+    "before_keep_commit",
+    "after_keep",
+    "before_submit",
+    "after_submit",
+    "before_receipt_commit",
+    "after_receipt",
+)
+
+_Result = TypeVar("_Result")
+
+
+class Fate:
+    """The point at which this process ends."""
+
+    def __init__(self, point: str) -> None:
+        self.point = point
+        self.step = threading.local()
+
+    def at(self, point: str) -> None:
+        if point == self.point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def during(self, step: str, action: Callable[[], _Result]) -> _Result:
+        """Run one write; its commit knows which step it belongs to."""
+        self.step.name = step
+        try:
+            result = action()
+        finally:
+            self.step.name = ""
+        self.at(f"after_{step}")
+        return result
+
+    def wrap_commits(self, database: Database) -> None:
+        """End inside the transaction: everything is written, nothing is committed."""
+        original = database.transaction
+
+        @contextlib.contextmanager
+        def transaction() -> Iterator[sqlite3.Connection]:
+            with original() as connection:
+                yield connection
+                self.at(f"before_{getattr(self.step, 'name', '')}_commit")
+
+        database.transaction = transaction  # type: ignore[method-assign]
+
+
+class FaultyLedger(SiteLedger):
+    fate: Fate
+
+    def spend(self, charge: Charge, *, head: Head) -> None:
+        self.fate.during("spend", lambda: super(FaultyLedger, self).spend(charge, head=head))
+
+    def keep(self, release: Release) -> Released:
+        return self.fate.during("keep", lambda: super(FaultyLedger, self).keep(release))
+
+    def delivered(self, plan_id: str, receipt: Entry) -> None:
+        self.fate.during("receipt", lambda: super(FaultyLedger, self).delivered(plan_id, receipt))
+
+
+class FaultyDataset:
+    def __init__(self, dataset: Dataset, fate: Fate) -> None:
+        self._dataset = dataset
+        self._fate = fate
+
+    def check(self, form: Shape) -> None:
+        self._dataset.check(form)
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        read = self._dataset.bounded(form)
+        self._fate.at("after_read")
+        return read
+
+
+class FaultyLink:
+    def __init__(self, link: GrpcLink, fate: Fate) -> None:
+        self._link = link
+        self._fate = fate
+
+    def claim(self, *, wait_seconds: float) -> SignedTask | None:
+        task = self._link.claim(wait_seconds=wait_seconds)
+        if task is not None:
+            self._fate.at("after_claim")
+        return task
+
+    def submit(self, submission: Submission) -> Entry | None:
+        self._fate.at("before_submit")
+        receipt = self._link.submit(submission)
+        self._fate.at("after_submit")
+        return receipt
+
+    def upkeep(self) -> None:
+        self._link.upkeep()
+
+    def close(self) -> None:
+        self._link.close()
+
+
+def main(path: Path, point: str) -> None:
+    if point not in (*POINTS, "zero", "serve"):
+        raise SystemExit(f"no such point: {point}")
+    folder, fate = open_folder(path), Fate(point)
+    with serving_lock(folder.path):
+        ledger = FaultyLedger(folder.ledger, identity=folder.identity())
+        ledger.fate = fate
+        fate.wrap_commits(ledger._database)
+        agent = make_agent(folder, ledger, noise=ZeroNoise() if point == "zero" else SecureNoise())
+        agent.pipeline = replace(agent.pipeline, dataset=FaultyDataset(agent.pipeline.dataset, fate))
+        agent.link = FaultyLink(agent.link, fate)  # type: ignore[arg-type]
+        agent.serve()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

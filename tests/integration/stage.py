@@ -1,0 +1,409 @@
+"""A federation of real processes in one folder: a coordinator, three hospitals, two analysts.
+
+Three sites with true counts 1, 10 and 100, so that one glance at a number names the bug: 111 all, 101 site
+two missing, 121 someone counted twice. The questions ask with a large ε, whose noise stays far below one half;
+the roles are started by the commands of the contract and nothing in them is switched off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coordinator.enrolment import issue_profile, make_invitation
+from coordinator.folder import CoordinatorFolder, free_port
+from coordinator.serve import initialise
+from site_agent.enrolment import enrol, prepare_enrolment
+from wardround.analyst.client import connect
+from wardround.analyst.documents import Json
+from wardround.federation.addresses import split_address
+from wardround.federation.errors import FederationError
+from wardround.federation.invitation import write_invitation
+from wardround.federation.ledger.verify import verify
+
+HERE = Path(__file__).parent
+COUNTS = {"one": 1, "two": 10, "three": 100}
+ANALYSTS = ("ada", "bob")
+PATIENTS = "SELECT COUNT(DISTINCT patient_id) FROM encounters"
+# σ is about 0.08 for each site: a difference of one patient is plain to see.
+SHARP = 150.0
+# A shared machine starts a process in seconds, not in milliseconds.
+PATIENCE_SECONDS = 60.0
+
+STUDY = """\
+name = "oracle"
+overlap = 1
+min_sites = {min_sites}
+deadline_seconds = {deadline_seconds}
+approval_seconds = 3600
+
+[budget]
+epsilon = {epsilon}
+delta = 1e-6
+
+[tables.encounters]
+unit_key = "patient_id"
+max_rows_per_unit = 2
+
+[tables.encounters.columns]
+age = {{ type = "integer", lower = 0, upper = 110 }}
+sbp = {{ type = "number", lower = 80, upper = 200, step = 0.1 }}
+diagnosis = {{ type = "category", values = ["E11", "I10"] }}
+"""
+
+SITE = """\
+[site]
+name = "{name}"
+patients = 1000
+dataset = "{name}-2026"
+
+[tables.encounters]
+source = "encounters.csv"
+
+[policy]
+epsilon = {epsilon}
+delta = 1e-6
+approval = "{approval}"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a test may agree on; everything else is the same in every federation."""
+
+    epsilon: float = 9000.0
+    min_sites: int = 1
+    deadline_seconds: float = 60.0
+    approval: str = "automatic"
+    sites: tuple[str, ...] = tuple(COUNTS)
+    certificate_hours: float = 100.0
+
+    def study(self) -> str:
+        return STUDY.format(
+            epsilon=self.epsilon, min_sites=self.min_sites, deadline_seconds=self.deadline_seconds
+        )
+
+    def site(self, name: str) -> str:
+        return SITE.format(name=name, epsilon=self.epsilon, approval=self.approval)
+
+    def coordinator(self) -> str:
+        return f"certificate_hours = {self.certificate_hours}\n"
+
+
+def rows_of(name: str) -> str:
+    """The table of one hospital: two encounters for each of its patients."""
+    lines = ["patient_id,age,sbp,diagnosis"]
+    for patient in range(COUNTS[name]):
+        lines += [f"{name}-{patient},{30 + patient % 50},{120 + patient % 30},{d}" for d in ("E11", "I10")]
+    return "\n".join(lines) + "\n"
+
+
+def command(*words: object) -> list[str]:
+    """The command line of the contract, in this interpreter."""
+    return [sys.executable, "-m", "wardround", *map(str, words)]
+
+
+def now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def eventually(true: Callable[[], object], *, what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait for something that another process will make true."""
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            message = f"never happened: {what}"
+            raise AssertionError(message)
+        time.sleep(0.03)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Json]:
+        """The one JSON document on standard output; anything beside it fails here."""
+        document = json.loads(self.out)
+        assert isinstance(document, dict)
+        return document
+
+    @property
+    def error(self) -> dict[str, Json]:
+        error = self.document["error"]
+        assert isinstance(error, dict)
+        assert list(self.document) == ["error"]
+        return error
+
+
+class Asked:
+    """A question on its way, in a thread of its own: the answer's document, or the error it ended with."""
+
+    def __init__(self, question: Callable[[], dict[str, Json]]) -> None:
+        self._answer: dict[str, Json] | None = None
+        self._error: FederationError | None = None
+        self._thread = threading.Thread(target=self._run, args=(question,), daemon=True)
+        self._thread.start()
+
+    def _run(self, question: Callable[[], dict[str, Json]]) -> None:
+        try:
+            self._answer = question()
+        except FederationError as error:
+            self._error = error
+
+    def answer(self) -> dict[str, Json]:
+        self._thread.join(2 * PATIENCE_SECONDS)
+        if self._error is not None:
+            raise self._error
+        assert self._answer is not None, "the question was never answered"
+        return self._answer
+
+
+@dataclass
+class Federation:
+    """The folder and the processes that run in it; `close` ends them all."""
+
+    folder: Path
+    terms: Terms
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    # --- places -------------------------------------------------------------------------------------------
+
+    @property
+    def consortium(self) -> Path:
+        return self.folder / "consortium"
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return self.terms.sites
+
+    def site(self, name: str) -> Path:
+        return self.folder / name
+
+    def profile(self, analyst: str = "ada") -> Path:
+        return self.folder / f"{analyst}.profile"
+
+    def log(self, name: str) -> str:
+        file = self.folder / f"{name}.log"
+        return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+
+    # --- processes ----------------------------------------------------------------------------------------
+
+    def run(self, *words: object) -> Done:
+        """One command to its end."""
+        done = subprocess.run(
+            command(*words), cwd=self.folder, capture_output=True, check=False, timeout=2 * PATIENCE_SECONDS
+        )
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def spawn(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
+        assert name not in self.running, f"{name} runs already"
+        with (self.folder / f"{name}.log").open("ab") as stream:
+            self.running[name] = subprocess.Popen(words, cwd=self.folder, stdout=stream, stderr=stream)
+        return self.running[name]
+
+    def start_coordinator(self, *, failpoint: str | None = None) -> None:
+        ordinary = command("coordinator", "serve", self.consortium)
+        faulty = [sys.executable, str(HERE / "faulty_coordinator.py"), str(self.consortium), failpoint or ""]
+        self.spawn("consortium", ordinary if failpoint is None else faulty)
+        self.await_coordinator()
+
+    def await_coordinator(self) -> None:
+        address = split_address((self.consortium / "address").read_text(encoding="utf-8").strip())
+
+        def listens() -> bool:
+            assert self.running["consortium"].poll() is None, self.log("consortium")
+            with contextlib.suppress(OSError), socket.create_connection(address, timeout=1.0):
+                return True
+            return False
+
+        eventually(listens, what="the coordinator listens")
+
+    def start_site(self, name: str, *, failpoint: str | None = None, folder: Path | None = None) -> None:
+        place = folder or self.site(name)
+        ordinary = command("site", "serve", place)
+        faulty = [sys.executable, str(HERE / "faulty_site.py"), str(place), failpoint or ""]
+        self.spawn(place.name, ordinary if failpoint is None else faulty)
+
+    def start(self) -> Federation:
+        self.start_coordinator()
+        for name in self.sites:
+            self.start_site(name)
+        return self
+
+    def stop(self, name: str, *, number: int = signal.SIGTERM) -> int:
+        """End one process and say how it ended."""
+        process = self.running.pop(name)
+        process.send_signal(number)
+        return process.wait(PATIENCE_SECONDS)
+
+    def await_death(self, name: str) -> None:
+        """Wait until a failpoint has killed the process."""
+        assert self.running[name].wait(PATIENCE_SECONDS) == -signal.SIGKILL, self.log(name)
+        del self.running[name]
+
+    def close(self) -> None:
+        for process in self.running.values():
+            process.kill()
+        for process in self.running.values():
+            process.wait()
+        self.running.clear()
+        for log in sorted(self.folder.glob("*.log")):
+            print(f"--- {log.name}\n{log.read_text(encoding='utf-8', errors='replace')}")
+
+    # --- questions ----------------------------------------------------------------------------------------
+
+    def ask(
+        self, sql: str = PATIENTS, *, epsilon: float = SHARP, analyst: str = "ada", fresh: bool = False
+    ) -> dict[str, Json]:
+        with connect(self.profile(analyst)) as federation:
+            return federation.ask(sql, epsilon=epsilon, fresh=fresh, limit_seconds=2 * PATIENCE_SECONDS).document()
+
+    def asking(self, sql: str = PATIENTS, *, epsilon: float = SHARP, fresh: bool = False) -> Asked:
+        return Asked(lambda: self.ask(sql, epsilon=epsilon, fresh=fresh))
+
+    def ask_command(self, sql: str = PATIENTS, *options: object, analyst: str = "ada", epsilon: float = SHARP) -> Done:
+        return self.run("ask", "--profile", self.profile(analyst), sql, "--epsilon", epsilon, "--json", *options)
+
+    # --- ledgers ------------------------------------------------------------------------------------------
+
+    def entries(self, name: str, kind: str, plan_id: str | None = None) -> list[dict[str, Json]]:
+        """The bodies of the entries of one kind in a role's chain, about one plan or all."""
+        bodies = [json.loads(row[0]) for row in self.rows(name, "SELECT body FROM entries WHERE kind = ?", kind)]
+        return [body for body in bodies if plan_id is None or body.get("plan_id") == plan_id]
+
+    def rows(self, name: str, statement: str, *values: object) -> list[tuple[object, ...]]:
+        """What a role's ledger file holds, read beside it."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.folder / name / 'ledger.sqlite'}?mode=ro", uri=True)) as db:
+            db.execute("PRAGMA busy_timeout = 20000")
+            return db.execute(statement, values).fetchall()
+
+    def check_ledgers(self) -> None:
+        """The invariants of every ledger, and of each site's against the coordinator's."""
+        verdict = verify(self.consortium)
+        assert verdict.valid, verdict.problems
+        for name in self.sites:
+            verdict = verify(self.site(name))
+            assert verdict.valid, (name, verdict.problems)
+            assert self.rows(name, "SELECT count(*) FROM charges") == self.rows(
+                name, "SELECT count(*) FROM entries WHERE kind = 'charged'"
+            )
+            self._check_views(name)
+
+    def _check_views(self, name: str) -> None:
+        """Whatever the coordinator has seen of a site is what the site's own ledger holds."""
+        chain = {
+            (int(str(sequence)), digest)
+            for sequence, digest in self.rows(name, "SELECT sequence, previous FROM entries")
+        }
+        seen = self.rows("consortium", "SELECT sequence, digest FROM places WHERE site = ?", name)
+        last = self.rows(name, "SELECT max(sequence) FROM entries")[0][0]
+        for sequence, digest in seen:
+            assert sequence == last or (int(str(sequence)) + 1, digest) in chain, (name, sequence)
+        stored = self.rows("consortium", "SELECT plan_id, payload FROM submissions WHERE site = ? AND code = ''", name)
+        for plan_id, payload in stored:
+            assert self.rows(name, "SELECT payload FROM releases WHERE plan_id = ?", plan_id) == [(payload,)]
+
+    def check_charged_once(self, plan_id: str) -> None:
+        """One charge and one release for the plan, on both sides, at every site."""
+        assert len(self.entries("consortium", "reserved", plan_id)) == 1
+        assert len(self.entries("consortium", "answered", plan_id)) == 1
+        for name in self.sites:
+            assert len(self.entries(name, "charged", plan_id)) == 1, name
+            assert len(self.entries(name, "released", plan_id)) == 1, name
+        received = self.entries("consortium", "received", plan_id)
+        assert sorted(str(body["site"]) for body in received) == sorted(self.sites)
+
+
+def value(document: dict[str, Json]) -> float:
+    """The one number of an answer."""
+    estimates = document["estimates"]
+    assert isinstance(estimates, list)
+    assert len(estimates) == 1
+    found = estimates[0]["value"]  # type: ignore[call-overload,index]
+    assert isinstance(found, float)
+    return found
+
+
+def is_about(document: dict[str, Json], truth: int) -> bool:
+    """Whether the answer is this truth and neither of its neighbours: the noise is some seven times smaller."""
+    return abs(value(document) - truth) < 0.95
+
+
+def sites_in(document: dict[str, Json]) -> dict[str, Json]:
+    sites = document["sites"]
+    assert isinstance(sites, dict)
+    return sites
+
+
+def build(folder: Path, terms: Terms) -> None:
+    """Initialise a coordinator, enrol every site over the enrolment port, issue the profiles, and stop."""
+    folder.mkdir(parents=True)
+    federation = Federation(folder, terms)
+    initialise(federation.consortium, study_text=terms.study(), configuration_text=terms.coordinator(), now=now())
+    consortium = CoordinatorFolder(federation.consortium)
+    try:
+        federation.start_coordinator()
+        for name in terms.sites:
+            invite(federation, name)
+            place = federation.site(name)
+            place.mkdir(mode=0o700)
+            (place / "encounters.csv").write_text(rows_of(name), encoding="utf-8")
+            enrol(prepare_enrolment(place, folder / f"{name}.invitation", folder / f"{name}.toml"))
+        for analyst in ANALYSTS:
+            issue_profile(consortium, analyst, federation.profile(analyst), now=now())
+        assert federation.stop("consortium") == 0
+    finally:
+        federation.close()
+    for log in folder.glob("*.log"):
+        log.unlink()
+
+
+def invite(federation: Federation, name: str) -> Path:
+    """A site's invitation and its configuration, ready for `site init`."""
+    out = federation.folder / f"{name}.invitation"
+    write_invitation(make_invitation(CoordinatorFolder(federation.consortium), name, now=now()), out)
+    (federation.folder / f"{name}.toml").write_text(federation.terms.site(name), encoding="utf-8")
+    return out
+
+
+def move_to_free_ports(federation: Federation) -> None:
+    """Give a copied federation ports of its own; nothing that is signed names a port."""
+    for note in ("address", "enrolment_address"):
+        fresh = f"127.0.0.1:{free_port('127.0.0.1')}"
+        old = (federation.consortium / note).read_text(encoding="utf-8").strip()
+        (federation.consortium / note).write_text(fresh + "\n", encoding="utf-8")
+        for file in (*federation.folder.glob("*.profile"), *federation.folder.glob("*/coordinator.json")):
+            file.write_text(file.read_text(encoding="utf-8").replace(old, fresh), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def closing(federation: Federation) -> Iterator[Federation]:
+    try:
+        yield federation
+    finally:
+        federation.close()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
