@@ -1,0 +1,106 @@
+"""Recovery is to call the round again: whatever was lost in memory, the ledger goes on from where it was."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.coordinator.hospitals import ANALYST, World, ask, oracle
+from wardround.federation.answer import Answer
+
+
+class Crash(BaseException):
+    """The process is gone; nothing may catch this."""
+
+
+class Plug:
+    """Pulls the plug at one transaction of the coordinator: before it begins, or right after it is on disk."""
+
+    def __init__(self, world: World, *, at: int, after: bool) -> None:
+        self._database = world.coordinator.ledger.database
+        self._real = self._database.transaction
+        self._left = at
+        self._after = after
+        self._database.transaction = self.transaction  # type: ignore[method-assign]
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        self._left -= 1
+        if self._left == 0 and not self._after:
+            raise Crash
+        with self._real() as connection:
+            yield connection
+        if self._left == 0:
+            raise Crash
+
+
+# reserve, open, three receipts, settle, answer
+TRANSACTIONS = 7
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(1, TRANSACTIONS + 1))
+def test_a_crash_at_any_step_changes_neither_answer_nor_charge(tmp_path: Path, at: int, after: bool) -> None:
+    world = oracle(tmp_path)
+    Plug(world, at=at, after=after)
+    with pytest.raises(Crash):
+        world.ask()
+    world.restart()
+    answer = world.ask()
+    assert answer.estimates[0].value == 111
+    assert answer.missing == ()
+    kinds = world.kinds()
+    assert [kinds.count(kind) for kind in ("reserved", "received", "settled", "answered")] == [1, 3, 1, 1]
+    assert world.verified().valid
+    assert all(len(hospital.kept) == 1 for hospital in world.hospitals.values())
+
+
+def test_the_crash_test_covers_every_transaction(tmp_path: Path) -> None:
+    world = oracle(tmp_path)
+    Plug(world, at=TRANSACTIONS + 1, after=False)
+    assert world.ask().estimates[0].value == 111
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(1, TRANSACTIONS + 2))
+def test_a_crash_around_a_refusal_gives_back_exactly_one_charge(tmp_path: Path, at: int, after: bool) -> None:
+    world = oracle(tmp_path, moods={"two": "refuse"})
+    Plug(world, at=at, after=after)
+    with contextlib.suppress(Crash):
+        world.ask()
+    world.restart()
+    assert world.ask().estimates[0].value == 101
+    assert world.kinds().count("voided") == 1
+    assert world.verified().valid
+
+
+def test_resume_finishes_a_round_that_nobody_asks_about_again(tmp_path: Path) -> None:
+    world = oracle(tmp_path)
+    plan_id = world.coordinator.ask(ANALYST, ask())
+    world.restart()
+    told = world.coordinator.watch(ANALYST, plan_id, seen=0, wait_seconds=0)
+    assert isinstance(told, Answer)
+    assert told.estimates[0].value == 111
+    assert not told.replayed, "the analyst who asked first is not told of a replay"
+
+
+def test_a_restart_gives_the_sites_their_time_again(tmp_path: Path) -> None:
+    world = oracle(tmp_path, moods={"two": "sleep"})
+    plan_id = world.coordinator.ask(ANALYST, ask())
+    world.patience.pass_seconds(59)
+    world.restart()
+    before = world.patience.now()
+    world.watch(plan_id)
+    assert world.patience.now() - before == pytest.approx(60)
+
+
+def test_a_plan_read_back_from_disk_is_handed_out_unchanged(tmp_path: Path) -> None:
+    world = oracle(tmp_path)
+    world.coordinator.ask(ANALYST, ask())
+    first = world.coordinator.claim("one", wait_seconds=0)
+    world.restart()
+    assert world.coordinator.claim("one", wait_seconds=0) == first
