@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.privacy.calibration import gaussian_scale, laplace_scale, without_slack
+from wardround.privacy import filter as filter_module
+from wardround.privacy.calibration import gaussian_scale, laplace_scale, mu_squared_units, without_slack
 from wardround.privacy.filter import (
     Cap,
     admits,
@@ -210,7 +211,22 @@ def test_the_remaining_question_fits_even_where_integers_are_finer_than_doubles(
     allowance = cap.allowance()
     spent = replace(Cost.zero(), mu_squared=allowance.mu_squared - left)
     remaining = epsilon_remaining(spent, cap, delta=1e-6)
-    assert admits(allowance, spent, gaussian_question(remaining, 1e-6))
+    assert mu_squared_units(epsilon=remaining, delta=1e-6) <= left
+    assert mu_squared_units(epsilon=remaining * (1 + 1e-12), delta=1e-6) > left
+
+
+@given(value=st.fractions(min_value=0, max_value=1000, max_denominator=2**60))
+def test_reports_round_in_the_direction_they_say(value: Fraction) -> None:
+    up, down = filter_module._up(value), filter_module._down(value)
+    assert Fraction(down) <= value <= Fraction(up)
+    assert up in (down, math.nextafter(down, math.inf))
+
+
+@given(mu_squared=st.integers(min_value=1, max_value=2**70))
+def test_the_root_of_a_ledger_is_never_rounded_down(mu_squared: int) -> None:
+    root = filter_module._root_up(mu_squared)
+    assert Fraction(root) ** 2 >= Fraction(mu_squared, MU_UNIT)
+    assert Fraction(math.nextafter(root, 0.0)) ** 2 < Fraction(mu_squared, MU_UNIT)
 
 
 def test_the_lane_with_more_left_answers() -> None:
@@ -233,6 +249,10 @@ def test_nothing_gaussian_remains_without_slack_for_every_site() -> None:
 def test_nothing_remains_below_one_unit_for_every_site() -> None:
     assert epsilon_remaining(Cost(0, PURE_UNIT - 1, 0), Cap(1.0, 0.0), delta=0.0, overlap=2) == 0.0
     assert epsilon_remaining(Cost(0, PURE_UNIT - 1, 0), Cap(1.0, 0.0), delta=0.0, overlap=1) > 0.0
+    cap = Cap(1.0, 1e-6)
+    spent = Cost(cap.allowance().mu_squared - 1, 0, 0)
+    assert epsilon_remaining(spent, cap, delta=1e-9, overlap=2) == 0.0
+    assert epsilon_remaining(spent, cap, delta=1e-9, overlap=1) > 0.0
 
 
 def test_a_delta_that_alone_exceeds_what_is_left_leaves_no_question() -> None:

@@ -146,10 +146,15 @@ def worst_excess(sigma: float, shift: int, correction: float) -> float:
 
 
 @pytest.mark.parametrize("sigma", [4.0, 4.1, 4.3, 4.5, 4.77, 5.0, 6.5, 8.0, 13.37, 30.0])
-@pytest.mark.parametrize("widths", [0.0, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("widths", [0.0, 0.5, 1.0, 3.0, 10.0])
 def test_the_discrete_gaussian_is_under_its_corrected_price(sigma: float, widths: float) -> None:
     for shift in sorted({max(1, int(widths * sigma)), int(widths * sigma) + 1, int(widths * sigma) + 2}):
         assert worst_excess(sigma, shift, 1 + 1 / (20 * sigma**2)) < 0.0
+
+
+def test_a_fine_grid_is_under_its_corrected_price_too() -> None:
+    # A count on a grid of 1/64 at (1, 1e-6): sigma is about 270 grid units and a patient moves 64.
+    assert worst_excess(270.0, 64, 1 + 1 / (20 * 270.0**2)) < 0.0
 
 
 @pytest.mark.parametrize("sigma", [4.0, 5.0, 8.0])
