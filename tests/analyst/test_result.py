@@ -53,7 +53,7 @@ ANSWER = Answer(
 PARAGRAPH = (
     "Protected: one patient, with all of the patient's rows, at up to 1 site, by discrete Gaussian noise added "
     "inside each site (parallel composition). This question cost ε = 0.5 at δ = 1e-07. The study has spent "
-    "ε = 0.9 at δ = 1e-06; the largest next question has ε = 2 (70 % of the budget is left)."
+    "ε = 0.9 at δ = 1e-06; the largest next question has ε = 2 (70 % of the Gaussian budget is left)."
 )
 PREVIEW = Preview(
     plan_id="cd" * 32,
@@ -334,7 +334,7 @@ def test_the_document_of_a_budget_is_the_contract() -> None:
 
 def test_a_budget_prints_what_is_left_and_who_is_frozen() -> None:
     text = str(BudgetResult(REPORT))
-    assert "the largest next question has ε = 2 (70 % of the budget is left)." in text
+    assert "the largest next question has ε = 2 (70 % of the Gaussian budget is left)." in text
     assert "at up to 2 sites" in text
     assert "basic 1.5, pld 0.8" in text
     assert [line.split()[:2] for line in text.splitlines()[-2:]] == [["north", "active"], ["west", "frozen"]]

@@ -216,7 +216,7 @@ class BudgetResult:
         spent = (
             f"Study {report.study}: of ε = {report.cap.epsilon:.4g} at δ = {report.cap.delta:.3g}, "
             f"ε = {report.spent.epsilon:.4g} is spent over {report.events} {_plural(report.events, 'charge')}; "
-            f"{_next(report.remaining)}"
+            f"{_next(report.remaining, delta=report.cap.delta)}"
         )
         unit = _UNITS.get(report.unit, report.unit)
         sentences = [spent, f"Protected: {unit}, at up to {report.overlap} {_plural(report.overlap, 'site')}."]
@@ -236,20 +236,24 @@ def _plural(count: int, word: str) -> str:
 
 def _protection(unit: str, privacy: PrivacyStatement) -> str:
     mechanism = _MECHANISMS.get(privacy.mechanism, privacy.mechanism)
-    return (
-        f"Protected: {_UNITS.get(unit, unit)}, at up to {privacy.overlap} {_plural(privacy.overlap, 'site')}, "
-        f"by {mechanism} noise added inside each site ({privacy.composition} composition)."
+    where = (
+        "noise added once to the total, by whoever is trusted with it (a simulation)"
+        if privacy.composition == "trusted_total"
+        else f"noise added inside each site ({privacy.composition} composition)"
     )
+    sites = f"at up to {privacy.overlap} {_plural(privacy.overlap, 'site')}"
+    return f"Protected: {_UNITS.get(unit, unit)}, {sites}, by {mechanism} {where}."
 
 
 def _balance(privacy: PrivacyStatement) -> str:
     spent = f"ε = {privacy.spent.epsilon:.4g} at δ = {privacy.spent.delta:.3g}"
-    return f"The study has spent {spent}; {_next(privacy.remaining)}"
+    return f"The study has spent {spent}; {_next(privacy.remaining, delta=privacy.spent.delta)}"
 
 
-def _next(remaining: Remaining) -> str:
+def _next(remaining: Remaining, *, delta: float) -> str:
+    lane = "pure" if delta == 0.0 else "Gaussian"
     left = percent(remaining.fraction)
-    return f"the largest next question has ε = {remaining.epsilon:.4g} ({left} of the budget is left)."
+    return f"the largest next question has ε = {remaining.epsilon:.4g} ({left} of the {lane} budget is left)."
 
 
 def _absent(library: str) -> ConfigurationMistaken:
