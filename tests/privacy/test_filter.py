@@ -299,9 +299,9 @@ def adaptive_delta(epsilon: float, *, first: float, switch: float, low: Cost, hi
 
     Integrated over the first answer x, which is N(first, 1) in one world and N(0, 1) in the other.
     """
-    step = 1.0 / 128.0
+    step = 1.0 / 32.0
     total = 0.0
-    for index in range(-10 * 128, 14 * 128):
+    for index in range(-10 * 32, 14 * 32):
         x = (index + 0.5) * step
         density = math.exp(-0.5 * (x - first) ** 2) / math.sqrt(2.0 * math.pi)
         loss = first * x - 0.5 * first * first
