@@ -32,7 +32,7 @@ class CoordinatorRules:
         self._declined: set[tuple[str, str]] = set()
         self._received: dict[tuple[str, str], tuple[Entry, str]] = {}
         self._settled: set[str] = set()
-        self._answered: set[str] = set()
+        self._answered: dict[str, tuple[int, str]] = {}
 
     @property
     def spent(self) -> Cost:
@@ -74,6 +74,21 @@ class CoordinatorRules:
             yield Problem(0, Code.WRONG_ACCOUNT)
         if any(not balance.allowance.fits(self._allowance) for balance in store.accounts.values()):
             yield Problem(0, Code.WRONG_ALLOWANCE)
+        yield from self._compare_bytes(store)
+        for plan_id, (number, hashed) in self._answered.items():
+            if store.answers.get(plan_id) != hashed:
+                yield Problem(number, Code.ALTERED_BYTES)
+        for plan_id in store.answers:
+            if plan_id not in self._answered:
+                yield Problem(0, Code.UNLISTED_BYTES)
+
+    def finish(self) -> Iterator[Problem]:
+        """What only the whole chain shows: a charge is given back on a signed refusal, and on nothing else."""
+        for pair, number in self._voided.items():
+            if pair not in self._declined:
+                yield Problem(number, Code.WRONG_REFUSAL)
+
+    def _compare_bytes(self, store: Store) -> Iterator[Problem]:
         for pair, (entry, hashed) in self._received.items():
             stored = store.releases.get(pair)
             if stored is None:
@@ -83,12 +98,6 @@ class CoordinatorRules:
         for pair in store.releases:
             if pair not in self._received:
                 yield Problem(0, Code.UNLISTED_BYTES)
-
-    def finish(self) -> Iterator[Problem]:
-        """What only the whole chain shows: a charge is given back on a signed refusal, and on nothing else."""
-        for pair, number in self._voided.items():
-            if pair not in self._declined:
-                yield Problem(number, Code.WRONG_REFUSAL)
 
     def _read_cap(self, body: Mapping[str, object]) -> Iterator[Code]:
         cap, allowance = cap_in(body), cost_in(body)
@@ -151,10 +160,10 @@ class CoordinatorRules:
     def _concluded(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         plan_id = text_in(body, "plan_id")
         if entry.kind == "answered":
-            text_in(body, "answer_hash")
+            hashed = text_in(body, "answer_hash")
             if plan_id in self._answered or plan_id not in self._settled:
                 yield Code.SECOND_ANSWER
-            self._answered.add(plan_id)
+            self._answered.setdefault(plan_id, (entry.sequence, hashed))
             return
         if plan_id not in self._plans:
             yield Code.UNPAID_RELEASE

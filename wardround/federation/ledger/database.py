@@ -50,7 +50,7 @@ class Database:
 
     Several processes may open the same file: a steward's command beside a serving agent. Nobody may open the
     file by other means in a process that uses it, because closing any descriptor would drop SQLite's locks.
-    `durable=False` skips the waiting for the disk, for simulations only.
+    `durable=False` keeps the journal in memory and does not wait for the disk, for simulations only.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Database:
             raise ConfigurationMistaken(f"SQLite {sqlite3.sqlite_version} is too old for a ledger; 3.37 is needed.")
         self.path = path
         self._schema = schema
-        self._synchronous = _EXTRA if durable else _OFF
+        self._synchronous, self._journal = (_EXTRA, "delete") if durable else (_OFF, "memory")
         self._busy_seconds = busy_seconds
         self._local = threading.local()
         self._handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
@@ -157,7 +157,7 @@ class Database:
 
     def _configure(self, connection: sqlite3.Connection) -> None:
         for pragma, wanted in (
-            ("journal_mode", "delete"),
+            ("journal_mode", self._journal),
             ("synchronous", self._synchronous),
             ("foreign_keys", 1),
             ("trusted_schema", 0),

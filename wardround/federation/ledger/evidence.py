@@ -6,6 +6,7 @@ Nothing here is believed. Reading ends before checking begins, so a serving proc
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -38,13 +39,17 @@ class StoredBytes:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """What the tables beside the chain say. `releases` and `receipts` are by plan and, at a coordinator, site."""
+    """What the tables beside the chain say.
+
+    `releases` are by plan and, at a coordinator, site; `answers` are hashes by plan.
+    """
 
     accounts: Mapping[str, Balance]
     charges: Mapping[str, int]
     refusals: Mapping[str, int]
     releases: Mapping[tuple[str, str], StoredBytes]
     receipts: Mapping[str, Entry]
+    answers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,7 @@ def _store(connection: sqlite3.Connection) -> Store:
     refusals: dict[str, int] = {}
     releases: dict[tuple[str, str], StoredBytes] = {}
     receipts: dict[str, Entry] = {}
+    answers: dict[str, str] = {}
     if "charges" in tables:
         charges = dict(connection.execute("SELECT plan_id, sequence FROM charges"))
         refusals = dict(connection.execute("SELECT plan_id, sequence FROM refusals"))
@@ -133,7 +139,9 @@ def _store(connection: sqlite3.Connection) -> Store:
             "SELECT plan_id, site, receipt, payload FROM submissions WHERE code = ''"
         ):
             releases[plan_id, site] = _stored(plan_id, sequence, bytes(payload))
-    return Store(accounts.balances(connection), charges, refusals, releases, receipts)
+        for plan_id, answer in connection.execute("SELECT plan_id, answer FROM answers"):
+            answers[plan_id] = hashlib.sha256(answer.encode()).hexdigest()
+    return Store(accounts.balances(connection), charges, refusals, releases, receipts, answers)
 
 
 def _stored(plan_id: str, sequence: int, payload: bytes) -> StoredBytes:
