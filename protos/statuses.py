@@ -50,10 +50,13 @@ _BY_CODE = {kind.__name__: kind for kind in STATUS}
 
 # What a failed connection means to the people who can mend it, by a fragment of gRPC's own text.
 _UNTRUSTED = "The other side's certificate has expired or is not from the expected authority."
-_CONNECTION = (
+# A certificate that is not believed is a rule that said no: calling again would not change it.
+_REFUSED = (
     ("CERTIFICATE_VERIFY_FAILED", _UNTRUSTED),
     ("certificate signature failure", _UNTRUSTED),
     ("Hostname Verification Check failed", "The other side's certificate is for another address."),
+)
+_CONNECTION = (
     ("HTTP proxy", "The proxy did not open a way to the other side."),
     ("DNS resolution failed", "The address of the other side cannot be resolved."),
     ("Domain name not found", "The address of the other side cannot be resolved."),
@@ -121,6 +124,9 @@ def _rebuilt(content: bytes, status: grpc.StatusCode) -> FederationError:
 
 
 def _unreachable(details: str) -> FederationError:
+    for fragment, sentence in _REFUSED:
+        if fragment in details:
+            return errors.NotAuthorized(sentence, private=details)
     for fragment, sentence in _CONNECTION:
         if fragment in details:
             return errors.PeerUnreachable(sentence, private=details)

@@ -48,6 +48,7 @@ from wardround.federation.errors import (
     BudgetExceeded,
     ConfigurationMistaken,
     FederationError,
+    NotAuthorized,
     PeerUnreachable,
     ProtocolViolation,
 )
@@ -228,7 +229,7 @@ def test_nobody_there_is_one_sentence(house: House) -> None:
 def test_a_coordinator_of_another_authority_is_not_believed(house: House, tmp_path: Path) -> None:
     other = Authority.create(tmp_path / "other", name="cardio", now=house.now)
     profile = dataclasses.replace(house.profile(), authority=other.pem)
-    with Client(GrpcAnalystLink(profile, persistence=impatient())) as federation, pytest.raises(PeerUnreachable):
+    with Client(GrpcAnalystLink(profile, persistence=impatient())) as federation, pytest.raises(NotAuthorized):
         federation.ask(MEAN)
     assert house.desk.asked == []
 

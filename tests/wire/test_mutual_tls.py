@@ -13,7 +13,7 @@ from protos.tls import Presented
 from tests.wire.certificates import TestAuthority
 from tests.wire.loopback_service import HASH, EnrolmentDesk, Loopback, SiteDesk, enrolments, listening, sites
 from wardround.federation.enrolment import Enrolment, Greeting
-from wardround.federation.errors import ConfigurationMistaken, MalformedMessage, PeerUnreachable
+from wardround.federation.errors import ConfigurationMistaken, MalformedMessage, NotAuthorized, PeerUnreachable
 from wardround.federation.identity import PublicIdentity
 
 ENROLMENT = Enrolment(
@@ -60,7 +60,7 @@ def test_a_certificate_without_its_key_is_turned_away(loopback: Loopback) -> Non
 def test_a_caller_does_not_believe_another_authority(loopback: Loopback, name: str) -> None:
     north = loopback.authority.issue("north")
     keys = type(north)(north.key, north.certificate, TestAuthority(name).pem)
-    with channel(loopback.address, keys) as calling, pytest.raises(PeerUnreachable, match="expected authority"):
+    with channel(loopback.address, keys) as calling, pytest.raises(NotAuthorized, match="expected authority"):
         SiteCalls(calling).greet()
 
 
@@ -68,7 +68,7 @@ def test_a_caller_does_not_believe_an_expired_coordinator(loopback: Loopback) ->
     loopback.presented.replace(loopback.authority.issue("coordinator", days=-1))
     with (
         channel(loopback.address, loopback.authority.issue("north")) as north,
-        pytest.raises(PeerUnreachable, match="expired"),
+        pytest.raises(NotAuthorized, match="expired"),
     ):
         SiteCalls(north).greet()
 
@@ -77,7 +77,7 @@ def test_a_caller_does_not_believe_a_certificate_for_another_address(loopback: L
     loopback.presented.replace(loopback.authority.issue("coordinator", address="127.9.9.9"))
     with (
         channel(loopback.address, loopback.authority.issue("north")) as north,
-        pytest.raises(PeerUnreachable, match="another address"),
+        pytest.raises(NotAuthorized, match="another address"),
     ):
         SiteCalls(north).greet()
 
@@ -101,7 +101,7 @@ def test_enrolment_needs_no_certificate_but_pins_the_authority() -> None:
             assert EnrolmentCalls(new).enrol(ENROLMENT).startswith(b"-----BEGIN")
         with (
             enrolment_channel(loopback.address, authority=TestAuthority().pem) as deceived,
-            pytest.raises(PeerUnreachable, match="expected authority"),
+            pytest.raises(NotAuthorized, match="expected authority"),
         ):
             EnrolmentCalls(deceived).enrol(ENROLMENT)
     assert desk.enrolled == [ENROLMENT]

@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 
 from wardround.federation.addresses import address_fault
-from wardround.federation.certificates import key_from_pem, load_certificate, validity
+from wardround.federation.certificates import issued_by, key_from_pem, load_certificate, validity
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.profile import Profile, read_profile
 
@@ -19,11 +19,13 @@ def open_profile(path: Path, *, now: datetime.datetime) -> Profile:
     if (fault := address_fault(profile.address)) is not None:
         raise ConfigurationMistaken(f"{path}: the coordinator's address must be {fault}.")
     name = f"the profile {path}"
-    load_certificate(profile.authority.encode(), name=name)
+    authority = load_certificate(profile.authority.encode(), name=name)
     certificate = load_certificate(profile.certificate.encode(), name=name)
     key = key_from_pem(profile.key.encode(), name=name)
     if certificate.public_key() != key.public_key():
         raise ConfigurationMistaken(f"{path}: the key is not the certificate's; {_NEW}")
+    if not issued_by(certificate, authority):
+        raise ConfigurationMistaken(f"{path}: the certificate is not from the profile's authority; {_NEW}")
     begins, ends = validity(certificate)
     if now >= ends:
         raise ConfigurationMistaken(f"{path}: the certificate expired on {ends:%Y-%m-%d}; {_NEW}")

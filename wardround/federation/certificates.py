@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -104,6 +105,15 @@ def load_certificate(pem: bytes, *, name: str) -> x509.Certificate:
     except ValueError:
         msg = f"{name} does not hold a certificate; restore the file or run init again."
         raise ConfigurationMistaken(msg) from None
+
+
+def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Whether `authority` signed the certificate."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def validity(certificate: x509.Certificate) -> tuple[datetime.datetime, datetime.datetime]:
