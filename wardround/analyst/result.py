@@ -5,11 +5,14 @@ A number is never shown without its error, nor an answer without what it cost an
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wardround.analyst.documents import Json, answer_document, budget_document, preview_document
+from wardround.analyst.plot import write_plot
 from wardround.analyst.tables import (
     Table,
     as_html,
@@ -56,6 +59,10 @@ class Result:
 
     def __iter__(self) -> Iterator[Estimate]:
         return iter(self.answer.estimates)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw the answer, with its intervals, into an .svg file."""
+        write_plot(self.answer, Path(path))
 
     def document(self) -> dict[str, Json]:
         """The JSON document of `wardround ask --json`."""

@@ -39,6 +39,7 @@ def ask(
     privacy: Privacy = "site",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show charge and expected error; spend nothing.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ask anew, and pay anew.")] = False,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the answer, as SVG.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask the federation a question; a question asked again costs nothing."""
@@ -52,6 +53,8 @@ def ask(
             return
         with ProgressLines(sys.stderr) as progress:
             result = federation.ask(sql, epsilon=epsilon, delta=delta, fresh=fresh, on_progress=progress.show)
+    if plot is not None:
+        result.plot(plot)
     print_document(result.document()) if as_json else say(str(result))
 
 

@@ -150,9 +150,7 @@ class Stage:
             place.mkdir(mode=0o700)
             rows = write_encounters(place / "encounters.csv", hospital=name, patients=patients, seed=SEED)
             self.tell(f"  {name}: {patients} synthetic patients, {rows} encounters; enrolling ...")
-            (self.folder / f"{name}.toml").write_text(
-                self.site.format(name=name, patients=patients), encoding="utf-8"
-            )
+            (self.folder / f"{name}.toml").write_text(self.site.format(name=name, patients=patients), encoding="utf-8")
             self.run("coordinator", "invite", "consortium", name, "--out", f"{name}.invitation")
             self.run("site", "init", name, "--invite", f"{name}.invitation", "--config", f"{name}.toml", "--yes")
             self.start("site", "serve", name, log=f"{name}.log")

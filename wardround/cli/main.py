@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from importlib.metadata import version as distribution_version
@@ -11,6 +12,9 @@ import typer
 from wardround.cli import analyst_commands, coordinator_commands, ledger_commands, simulation_commands, site_commands
 from wardround.cli.console import fail, note, say
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken
+
+# gRPC writes its own lines about failed handshakes to standard error; ours say the same in one sentence.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 app = typer.Typer(
     name="wardround",

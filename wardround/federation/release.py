@@ -56,7 +56,8 @@ def decode_release(payload: bytes) -> Release:
         msg = "a release does not begin with its header."
         raise MalformedMessage(msg) from None
     release = Release(plan_id, site, date, values)
-    if parse_date(date) is None or values.size > MAX_VALUES or release.encode() != payload:
+    day = parse_date(date)
+    if day is None or day.isoformat() != date or values.size > MAX_VALUES or release.encode() != payload:
         msg = "a release does not have its canonical form."
         raise MalformedMessage(msg)
     return release
