@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import Value
@@ -136,6 +137,7 @@ def _bounds(column: Column) -> tuple[Fraction, Fraction, Fraction | None]:
     return bounds[0], bounds[1], step if column.type.value != "boolean" else Fraction(1)
 
 
+@lru_cache(maxsize=1024)
 def _sum_quantiser(column: Column) -> tuple[Quantiser, Fraction]:
     """Rows on step/2^j, fine enough that rounding is far below any noise; on-step values are exact."""
     lower, upper, step = _bounds(column)
@@ -148,6 +150,7 @@ def _sum_quantiser(column: Column) -> tuple[Quantiser, Fraction]:
     return Quantiser(Fraction(0), per_unit, math.ceil(lower * per_unit), math.floor(upper * per_unit)), 1 / per_unit
 
 
+@lru_cache(maxsize=1024)
 def _mean_quantiser(column: Column, rows: int) -> tuple[Quantiser, Fraction]:
     """K levels over [L, U] such that a mean of at most `rows` on-step values is itself a level."""
     lower, upper, step = _bounds(column)

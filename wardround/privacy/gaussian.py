@@ -10,6 +10,7 @@ the Mills ratio, and the difference is computed without cancellation (PROOFS.md#
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 # Beyond these, double precision can no longer tell neighbouring answers apart; no study is near.
 LARGEST_MU = 1e5
@@ -30,6 +31,8 @@ _LEGENDRE = (
     (0.79666647741362673959, 0.22238103445337447054),
     (0.96028985649753623168, 0.10122853629037625915),
 )
+# One question asks for the same few answers again and again, and each is a search of some fifty steps.
+_REMEMBERED = 1024
 # From here ln delta < -x**2/2 is far below any double, and x itself is no longer exact.
 _HOPELESSLY_FAR = 1e7
 
@@ -43,6 +46,7 @@ def delta_of(epsilon: float, mu: float) -> float:
     return min(1.0, max(math.exp(_log_delta_above(epsilon, mu)), math.ulp(0.0)))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def epsilon_of(delta: float, mu: float) -> float:
     """The least epsilon at which `mu`-GDP implies (epsilon, `delta`), rounded up.
 
@@ -66,6 +70,7 @@ def epsilon_of(delta: float, mu: float) -> float:
     return _boundary(broken, held, holds)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def mu_of(epsilon: float, delta: float) -> float:
     """The largest mu at which mu-GDP implies (`epsilon`, `delta`), rounded down."""
     _check_epsilon(epsilon)

@@ -8,6 +8,7 @@ million of them is still a bound.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Self
 
 from wardround.privacy.law import Mechanism, NoiseLaw
@@ -80,6 +81,7 @@ class Fact:
                 return Cost(mu_squared=0, pure=_up(epsilon * PURE_UNIT), slack=0)
 
 
+@lru_cache(maxsize=1024)
 def gaussian_mu_squared(*, scale: Fraction, l2_sensitivity_squared: int) -> Fraction:
     """The squared mu of discrete Gaussian noise, its coarseness included, exactly."""
     if scale < LEAST_GAUSSIAN_SCALE:
