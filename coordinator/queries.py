@@ -62,8 +62,6 @@ class Queries:
     def ask(self, analyst: str, request: AskRequest) -> str:
         """The plan id of the question: stored, or charged and opened durably, with its round on the way."""
         self._roster.admit_analyst(analyst)
-        if self._patience.ended:
-            raise PeerUnreachable("The coordinator is stopping; ask again.")
         questions = self._questions(analyst, request)
         known = self._known(questions)
         if known is not None and self._answered(known):
