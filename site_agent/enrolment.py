@@ -22,6 +22,7 @@ from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity, Purpose, write_private
 from wardround.federation.invitation import Invitation, read_invitation
 from wardround.federation.study import Study, delta_fault
+from wardround.federation.wording import study_text
 
 TEMPLATE = """\
 # One hospital. Mend what follows, then run site init again.
@@ -55,24 +56,13 @@ class Ready:
 
     def text(self) -> str:
         """The study as the hospital should read it before signing."""
-        study = self.study
-        lines = [
-            f"Study {study.name!r} (hash {study.study_hash})",
-            f"  protects one {study.unit.value}, at most at {study.overlap or 'all'} site(s)",
-            f"  budget: ε = {study.cap.epsilon:g} at δ = {study.cap.delta:g}; answers need {study.min_sites} site(s)",
-        ]
-        for table in study.tables:
-            lines.append(
-                f"  table {table.name}: unit key {table.unit_key}, at most {table.max_rows_per_unit} rows each"
-            )
-            lines.extend(f"    {column.name}: {column.type.value}" for column in table.columns)
         policy = self.configuration.policy
-        lines.append(
+        return (
+            f"{study_text(self.study)}\n"
             f"This site: {self.configuration.name}, declares {self.configuration.patients} patients, "
             f"allows ε = {policy.cap.epsilon:g} in all and {policy.max_epsilon_per_plan:g} a plan, "
             f"approval {policy.approval.value}"
         )
-        return "\n".join(lines)
 
 
 def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from wardround.cli.console import note, say, start_log
 from wardround.federation.configuration import read_text
+from wardround.federation.errors import ConfigurationMistaken
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -53,6 +55,7 @@ def invite(folder: Folder, site: Annotated[str, typer.Argument(metavar="SITE")],
     from coordinator.folder import open_folder
     from wardround.federation.invitation import write_invitation
 
+    _check_out(out)
     invitation = make_invitation(open_folder(folder), site, now=_now())
     write_invitation(invitation, out)
     say(f"Invitation for {site} is in {out}; it can be used once, until {invitation.expires}.")
@@ -65,6 +68,7 @@ def analyst(folder: Folder, name: Name, out: Out) -> None:
     from coordinator.enrolment import issue_profile
     from coordinator.folder import open_folder
 
+    _check_out(out)
     expires = issue_profile(open_folder(folder), name, out, now=_now())
     say(f"Profile for {name} is in {out}; it is valid until {expires}.")
     say(f"Next: wardround budget --profile {out}")
@@ -78,6 +82,13 @@ def revoke(folder: Folder, name: Name) -> None:
 
     role = take_off(open_folder(folder), name)
     say(f"The {role} {name} is revoked from now on.")
+
+
+def _check_out(out: Path) -> None:
+    """A new invitation or profile ends the one before it, so a file that cannot be written is found first."""
+    if not out.parent.is_dir() or out.is_dir() or not os.access(out.parent, os.W_OK):
+        msg = f"{out} cannot be written; name a file in an existing folder."
+        raise ConfigurationMistaken(msg)
 
 
 def _now() -> datetime.datetime:

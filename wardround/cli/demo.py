@@ -64,13 +64,17 @@ Tell = Callable[[str], None]
 
 def run_demo(*, sites: int, keep: Path | None, tell: Tell) -> Document:
     """Run the demo and return what happened as a document."""
-    if keep is not None and keep.exists() and any(keep.iterdir()):
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         msg = f"{keep} exists and is not empty; name a new folder for --keep."
         raise ConfigurationMistaken(msg)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_stopped_by_signals())
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wardround-demo-")))
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            msg = f"{folder} cannot be made: {error.strerror}."
+            raise ConfigurationMistaken(msg) from None
         stage = Stage(folder, tell)
         stack.callback(stage.stop)
         return _play(stage, sites=sites, keep=keep)

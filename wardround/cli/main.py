@@ -6,10 +6,18 @@ import os
 import sys
 import traceback
 from importlib.metadata import version as distribution_version
+from typing import Annotated
 
 import typer
 
-from wardround.cli import analyst_commands, coordinator_commands, ledger_commands, simulation_commands, site_commands
+from wardround.cli import (
+    analyst_commands,
+    coordinator_commands,
+    ledger_commands,
+    simulation_commands,
+    site_commands,
+    study_commands,
+)
 from wardround.cli.console import fail, note, say
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken
 
@@ -24,10 +32,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(coordinator_commands.app, name="coordinator", help="Run the consortium's side.")
 app.add_typer(site_commands.app, name="site", help="Run a hospital's side.")
 app.add_typer(ledger_commands.app, name="ledger", help="Check and export a ledger, offline.")
+app.add_typer(study_commands.app, name="study", help="Check a study before anyone signs it.")
 analyst_commands.add_to(app)
 simulation_commands.add_to(app)
 
@@ -36,6 +46,22 @@ simulation_commands.add_to(app)
 def version() -> None:
     """Print the version."""
     say(distribution_version("wardround"))
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def door(
+    version_asked: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """Answer research questions across hospitals without showing anyone a patient."""
+    del version_asked  # answered by its callback, before a command is asked for
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -52,7 +78,9 @@ def main(arguments: list[str] | None = None) -> None:
             note(error.format_message())
             raise SystemExit(2) from None
         path = "wardround" if usage is None else usage.command_path
-        fail(Mistaken(f"{error.format_message()} See: {path} --help"), as_json=as_json)
+        sentence = error.format_message().rstrip()
+        stop = "" if sentence.endswith((".", "?")) else "."
+        fail(Mistaken(f"{sentence}{stop} See: {path} --help"), as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
         note("wardround: interrupted.")
         raise SystemExit(130) from None

@@ -56,8 +56,9 @@ def check(folder: Folder, as_json: AsJson = False) -> None:
     if as_json:
         print_document({"findings": [f.document() for f in findings], "ok": all(f.ok for f in findings)})
     else:
+        width = max(len(finding.subject) for finding in findings)
         for finding in findings:
-            say(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.subject:<12} {finding.text}")
+            say(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.subject:<{width}}  {finding.text}")
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
 

@@ -87,7 +87,10 @@ class Identity:
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, replacing it as one step, durably."""
     staged = path.with_name(path.name + ".new")
-    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError as error:
+        raise ConfigurationMistaken(f"{path} cannot be written: {error.strerror}.") from None
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content)
         stream.flush()
