@@ -1,0 +1,256 @@
+"""The tests would notice: each mutant breaks one rule of the ledger, and the check of that rule fails on it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ledger.ledger_bench import CAP, DATE, Bench, charge, plan_id
+from wardround.federation.errors import BudgetExceeded, FederationError, InvariantBroken, SiteFrozen, UnpaidRelease
+from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.entry import EMPTY, Head
+from wardround.federation.ledger.verify import verify
+from wardround.federation.task import Released
+
+ROOT = Path(__file__).parents[2]
+# In the order in which they import each other.
+MODULES = (
+    "wardround.federation.ledger.chain",
+    "wardround.federation.ledger.accounts",
+    "wardround.federation.ledger.site_tables",
+    "wardround.federation.ledger.database",
+    "site_agent.outbox",
+    "site_agent.requests",
+    "site_agent.ledger",
+)
+LEDGER, OUTBOX, CHAIN = "site_agent.ledger", "site_agent.outbox", MODULES[0]
+ACCOUNTS, TABLES, DATABASE = MODULES[1:4]
+
+
+def refused(error: type[FederationError], call: Callable[[], object]) -> None:
+    try:
+        call()
+    except error:
+        return
+    pytest.fail(f"expected {error.__name__}")
+
+
+def pays_before_it_keeps(bench: Bench) -> None:
+    refused(UnpaidRelease, lambda: bench.ledger.keep(bench.release("a")))
+    bench.ledger.spend(charge("a"), head=EMPTY)
+    refused(UnpaidRelease, lambda: bench.ledger.keep(bench.release("a", size=9)))
+
+
+def keeps_one_byte_string(bench: Bench) -> None:
+    first, second = bench.answer("a"), bench.answer("a")
+    assert first == second == bench.ledger.find(plan_id("a"))
+    assert bench.ledger.spent() == charge("a").cost
+
+
+def sends_what_it_committed(bench: Bench) -> None:
+    bench.answer("a")
+    kept = bench.reopen().find(plan_id("a"))
+    assert isinstance(kept, Released)
+    assert bench.ledger.undelivered() == [kept]
+    bench.ledger.delivered(kept.plan_id, bench.receipt(kept))
+    assert bench.ledger.undelivered() == []
+
+
+def stays_within_the_cap(bench: Bench) -> None:
+    def everything() -> None:
+        for number in range(100):
+            bench.ledger.spend(charge(str(number)), head=EMPTY)
+
+    refused(BudgetExceeded, everything)
+    assert bench.ledger.spent().fits(CAP.allowance())
+    assert bench.ledger.spent().mu_squared == charge("x").cost.mu_squared * (
+        CAP.allowance().mu_squared // charge("x").cost.mu_squared
+    )
+
+
+def freezes_and_is_silent(bench: Bench) -> None:
+    bench.answer("a")
+    refused(SiteFrozen, lambda: bench.ledger.spend(charge("b"), head=Head(3, "1" * 64)))
+    bench.reopen()
+    assert bench.ledger.frozen() is not None
+    assert bench.ledger.undelivered() == []
+    refused(SiteFrozen, lambda: bench.ledger.find(plan_id("a")))
+    refused(SiteFrozen, lambda: bench.ledger.spend(charge("b"), head=EMPTY))
+    refused(SiteFrozen, lambda: bench.ledger.keep(bench.release("a")))
+
+
+def never_refuses_what_was_charged(bench: Bench) -> None:
+    bench.ledger.spend(charge("a"), head=EMPTY)
+    refused(InvariantBroken, lambda: bench.ledger.refuse(plan_id("a"), "PlanRefused"))
+    assert bench.reopen().keep(bench.release("a"))
+
+
+def keeps_a_valid_chain(bench: Bench) -> None:
+    bench.answer("a")
+    bench.ledger.refuse(plan_id("b"), "PlanRefused")
+    assert verify(bench.folder).problems == ()
+
+
+def waits_for_the_disk(bench: Bench) -> None:
+    with bench.ledger._database.reading() as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
+
+
+LAWS = (
+    pays_before_it_keeps,
+    keeps_one_byte_string,
+    sends_what_it_committed,
+    stays_within_the_cap,
+    freezes_and_is_silent,
+    never_refuses_what_was_charged,
+    keeps_a_valid_chain,
+    waits_for_the_disk,
+)
+
+MUTANTS: dict[str, list[tuple[str, str, str]]] = {
+    "a release needs no charge": [
+        (OUTBOX, "        raise UnpaidRelease\n    if release", "        facts = ()\n    if release"),
+        (OUTBOX, "release.values.size != sum", "False and release.values.size != sum"),
+        (TABLES, "plan_id  TEXT PRIMARY KEY REFERENCES charges (plan_id)", "plan_id  TEXT PRIMARY KEY"),
+    ],
+    "a release may be longer than paid for": [(OUTBOX, "release.values.size != sum", "False and 0 != sum")],
+    "a repeat pays again": [(LEDGER, "        if paid is not None:\n", "        if False:\n")],
+    "a repeat stores again": [
+        (LEDGER, "if not isinstance(outbox.find(connection, release.plan_id), Released):", "if True:"),
+        (OUTBOX, '"INSERT INTO releases', '"INSERT OR REPLACE INTO releases'),
+        (
+            TABLES,
+            "CREATE TRIGGER releases_are_never_removed BEFORE DELETE ON releases\n",
+            "CREATE TRIGGER gone BEFORE DELETE ON releases WHEN 0\n",
+        ),
+    ],
+    "the bytes in hand are returned": [
+        (
+            LEDGER,
+            "        match self.find(release.plan_id):\n",
+            "        kept = self.find(release.plan_id)\n        match Released('', release.encode(), kept.entry):\n",
+        )
+    ],
+    "a charge is not debited": [(LEDGER, "accounts.debit(connection, self.dataset, charge.cost)", "pass")],
+    "the budget is not asked": [
+        (LEDGER, "if not accounts.fits(connection, self.dataset, charge.cost):", "if False:"),
+        (ACCOUNTS, "    if not fits(connection, account, cost):", "    if False:"),
+        (ACCOUNTS, " AND mu_squared <= cap_mu_squared", ""),
+    ],
+    "the budget ends one question early": [(ACCOUNTS, "found.spent, cost)", "found.spent, cost + cost)")],
+    "any head is contained": [(CHAIN, "return row is not None and bool(row[0] == place.digest)", "return True")],
+    "freezing is undone by its own error": [
+        (
+            LEDGER,
+            "            if not forked:\n                self._charge(connection, charge)",
+            "            if forked:\n                raise SiteFrozen\n            self._charge(connection, charge)",
+        )
+    ],
+    "freezing does not last": [
+        (LEDGER, "    if _frozen(connection) is not None:\n        raise SiteFrozen", "    pass")
+    ],
+    "a frozen site still delivers": [
+        (
+            LEDGER,
+            "if _frozen(connection) is not None:\n                return []",
+            "if False:\n                return []",
+        )
+    ],
+    "what was charged is refused": [
+        (LEDGER, "if outbox.charge_entry(connection, plan_id) is not None:", "if False:"),
+        (TABLES, "WHEN EXISTS (SELECT 1 FROM charges WHERE plan_id = NEW.plan_id)", "WHEN 0"),
+    ],
+    "entries do not point back": [
+        (
+            CHAIN,
+            "after=head(connection)",
+            "after=Head(head(connection).sequence, 64 * str(head(connection).sequence % 10))",
+        )
+    ],
+    "receipts are forgotten": [(OUTBOX, "NOT IN (SELECT plan_id FROM receipts)", "NOT IN (SELECT 1)")],
+    "the disk is not awaited": [(DATABASE, "_OFF, _EXTRA = 0, 3", "_OFF, _EXTRA = 0, 1")],
+}
+
+
+def load(changes: list[tuple[str, str, str]]) -> types.ModuleType:
+    """`site_agent.ledger`, and everything it stands on, with these changes of its source."""
+    for name in MODULES:
+        path = ROOT / (name.replace(".", "/") + ".py")
+        source = path.read_text(encoding="utf-8")
+        for module, old, new in changes:
+            if module == name:
+                assert old in source, f"the mutant no longer fits {name}: {old}"
+                source = source.replace(old, new)
+        module = types.ModuleType(name)
+        module.__file__ = str(path)
+        package, _, leaf = name.rpartition(".")
+        sys.modules[name] = module
+        setattr(sys.modules[package], leaf, module)
+        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 -- a mutant is source text
+    return sys.modules[LEDGER]
+
+
+@pytest.fixture
+def isolated() -> Iterator[None]:
+    """Put the true modules back afterwards."""
+    true = {name: importlib.import_module(name) for name in MODULES}
+    yield
+    for name, module in true.items():
+        package, _, leaf = name.rpartition(".")
+        sys.modules[name] = module
+        setattr(sys.modules[package], leaf, module)
+
+
+def broken_laws(root: Path, ledger: types.ModuleType) -> list[str]:
+    broken = []
+    for law in LAWS:
+        try:
+            bench = make_bench(root / law.__name__, ledger, durable=law is waits_for_the_disk)
+            law(bench)
+            bench.ledger.close()
+        except (FederationError, AssertionError, TypeError, pytest.fail.Exception):
+            broken.append(law.__name__)
+    return broken
+
+
+def make_bench(folder: Path, module: types.ModuleType, *, durable: bool) -> Bench:
+    """A bench over the ledger of this module."""
+
+    class OverModule(Bench):
+        def __post_init__(self) -> None:
+            self.folder.mkdir(parents=True)
+            self.identity.save(self.folder / "identity.pem")
+            place = {"name": "st-mary", "study_hash": "0" * 64, "dataset": "ehr-2026"}
+            keys = {"identity": self.identity, "coordinator_key": self.coordinator.public.key}
+            self.ledger = module.SiteLedger.create(
+                self.folder, durable=self.durable, today=lambda: DATE, **place, **keys
+            )
+            self.ledger.set_cap(CAP)
+
+        def reopen(self) -> object:
+            self.ledger.close()
+            self.ledger = module.SiteLedger(self.folder, identity=self.identity, durable=self.durable)
+            return self.ledger
+
+    return OverModule(folder, durable)
+
+
+@pytest.mark.usefixtures("isolated")
+def test_the_ledger_as_it_is_breaks_no_law(tmp_path: Path) -> None:
+    assert broken_laws(tmp_path, load([])) == []
+    assert sys.modules[DATABASE].Database is not Database, "the laws were held by the modules under test"
+
+
+@pytest.mark.usefixtures("isolated")
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_breaks_a_law(tmp_path: Path, name: str) -> None:
+    broken = broken_laws(tmp_path, load(MUTANTS[name]))
+    assert broken != []
+    # A mutant that breaks everything does not run at all, and shows nothing.
+    assert len(broken) < len(LAWS)
