@@ -47,10 +47,10 @@ def has_answer(connection: sqlite3.Connection, plan_id: str) -> bool:
     return connection.execute("SELECT 1 FROM answers WHERE plan_id = ?", (plan_id,)).fetchone() is not None
 
 
-def find_answer(connection: sqlite3.Connection, plan_id: str) -> StoredAnswer | None:
-    """The stored answer, if there is one."""
+def answer_text(connection: sqlite3.Connection, plan_id: str) -> str | None:
+    """The stored answer as it was written, if there is one; decode it once the ledger is free again."""
     row = connection.execute("SELECT answer FROM answers WHERE plan_id = ?", (plan_id,)).fetchone()
-    return None if row is None else _decode(row[0])
+    return None if row is None else str(row[0])
 
 
 def _encode(answer: StoredAnswer) -> str:
@@ -72,7 +72,8 @@ def _encode(answer: StoredAnswer) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _decode(text: str) -> StoredAnswer:
+def decode_answer(text: str) -> StoredAnswer:
+    """The answer in a stored text."""
     try:
         document = json.loads(text)
         outcome = Outcome(

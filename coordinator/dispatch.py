@@ -115,8 +115,10 @@ class Dispatch:
             case "reserved":
                 return True
             case "settled":
+                # Whoever released or refused has said its last word; only the missing can still change the outcome.
                 outcome = outcome_of(connection, plan.plan_id)
-                return outcome is not None and len(outcome.answered) < self._ledger.study.min_sites
+                few = outcome is not None and len(outcome.answered) < self._ledger.study.min_sites and outcome.missing
+                return bool(few)
             case _:
                 return False
 

@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 
 from coordinator.accounting import Accounting, Balances, Question, balances, basic_epsilon, find_question, question_of
-from coordinator.answers import StoredAnswer, find_answer, has_answer
+from coordinator.answers import StoredAnswer, answer_text, decode_answer, has_answer
 from coordinator.combining import NoiseSetting
 from coordinator.dispatch import Dispatch, round_key
 from coordinator.ledger import Ledger
@@ -189,12 +189,14 @@ class Queries:
     def _answer(self, analyst: str, question: Question) -> Answer | None:
         plan_id = question.plan.plan_id
         with self._ledger.database.reading() as connection:
-            stored = find_answer(connection, plan_id)
-            if stored is None:
+            text = answer_text(connection, plan_id)
+            if text is None:
                 return None
             now = balances(connection, self._ledger.study)
         replayed = self._replays.replayed(analyst, plan_id, otherwise=analyst != question.analyst)
-        return _told(question.plan, stored, now, self._ledger.study, delta=question.delta, replayed=replayed)
+        return _told(
+            question.plan, decode_answer(text), now, self._ledger.study, delta=question.delta, replayed=replayed
+        )
 
     def _raise_outcome(self, plan_id: str) -> None:
         """Raise what the round ended with; return when its answer came in the meantime."""

@@ -6,6 +6,7 @@ import datetime
 import json
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from wardround.federation import canonical
 from wardround.federation.errors import LedgerCorrupt
@@ -31,6 +32,7 @@ def encode_plan(plan: Plan) -> bytes:
     return canonical.encode(plan)
 
 
+@lru_cache(maxsize=1024)
 def decode_plan(text: bytes) -> Plan:
     """The plan in these bytes; `LedgerCorrupt` unless they are exactly its encoding."""
     corrupt = LedgerCorrupt(private="a stored plan does not have its canonical form")

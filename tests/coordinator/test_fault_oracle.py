@@ -102,6 +102,16 @@ def test_too_few_answers_are_no_answer_and_asking_again_costs_nothing(tmp_path: 
     assert world.verified().valid
 
 
+def test_refusals_are_final_so_asking_again_writes_nothing(tmp_path: Path) -> None:
+    world = oracle(tmp_path, min_sites=2, moods={"two": "refuse", "three": "refuse"})
+    with pytest.raises(TooFewSites):
+        world.ask()
+    entries = world.kinds()
+    with pytest.raises(TooFewSites):
+        world.ask()
+    assert world.kinds() == entries
+
+
 def test_too_few_sites_on_the_roster_are_not_even_asked(tmp_path: Path) -> None:
     world = oracle(tmp_path, min_sites=3)
     world.coordinator.roster.revoke("two")
