@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import sqlite3
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -239,6 +242,24 @@ def test_the_same_question_asked_at_once_is_charged_once(tmp_path: Path) -> None
     assert len(plans) == 8
     assert len(set(plans)) == 1
     assert world.kinds().count("reserved") == 1
+
+
+def test_a_plan_that_another_reserves_between_looking_and_charging_is_charged_once(tmp_path: Path) -> None:
+    world = oracle(tmp_path)
+    database = world.coordinator.ledger.database
+    real = database.transaction
+
+    @contextlib.contextmanager
+    def overtaken() -> Iterator[sqlite3.Connection]:
+        database.transaction = real  # type: ignore[method-assign]
+        world.coordinator.ask(ANALYST, ask())
+        with real() as connection:
+            yield connection
+
+    database.transaction = overtaken  # type: ignore[method-assign]
+    assert world.watch(world.coordinator.ask(ANALYST, ask())).estimates[0].value == 111
+    assert world.kinds().count("reserved") == 1
+    assert world.verified().valid
 
 
 def test_a_revocation_by_another_process_holds_from_the_next_call_on(tmp_path: Path) -> None:

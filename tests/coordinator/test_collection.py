@@ -128,10 +128,12 @@ def test_two_histories_of_one_entry_freeze_the_site(world: World) -> None:
 
 
 def test_an_answer_that_stands_before_its_plan_freezes_the_site(world: World) -> None:
+    two = world.hospitals["two"]
+    for number in range(5):
+        two.sign("capped", account=str(number))  # places that the coordinator never sees
     world.ask()
-    world.ask(ask(0.2, nonce="01"))
-    plan, two = opened(world, nonce="02")
-    two.head = Head(1, "ab" * 32)  # a restored snapshot that lost what it had signed
+    plan, _ = opened(world, nonce="02")
+    two.head = Head(2, "ab" * 32)  # a restored snapshot that lost what it had signed
     with pytest.raises(SiteFrozen):
         world.coordinator.submit("two", two.decline(plan))
     assert frozen(world)
