@@ -127,10 +127,10 @@ def _selected(form: Shape, part: Part, rows: TypedRows) -> exp.Query:
     if part.quantiser is not None and part.aggregate.column is not None:
         projection.append(named(_quantised(part.aggregate.column, form, part.quantiser), FIRST))
         present.append(FIRST)
-    inner = exp.select(*projection).from_(rows.query.subquery("typed"))
+    inner = exp.select(*projection).from_(rows.query.subquery("typed"), copy=False)
     if form.query.cohort is not None:
         inner = inner.where(_condition(form.query.cohort, form), copy=False)
-    outer = exp.select(*(ref(name) for name in present)).from_(inner.subquery("chosen"))
+    outer = exp.select(*(ref(name) for name in present)).from_(inner.subquery("chosen", copy=False), copy=False)
     return outer.where(*(paren(is_null(ref(name)).not_()) for name in present), copy=False)
 
 

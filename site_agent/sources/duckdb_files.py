@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import glob
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +88,8 @@ class DuckdbFiles:
         self._tables = dict(tables)
         self._key = key
         self._limits = limits or Limits()
+        self._opening = threading.Lock()
+        self._opened: tuple[tuple[str, ...], duckdb.DuckDBPyConnection] | None = None
 
     def check(self, form: Shape) -> None:
         """Look at names and types only; see `Dataset.check`."""
@@ -97,9 +100,16 @@ class DuckdbFiles:
         try:
             return self._bounded(form)
         except (duckdb.Error, OSError, MemoryError, RuntimeError, ValueError, SchemaRefused):
-            # Left before raising: an error raised here would carry the driver's text in its context.
-            pass
+            # Raised below, outside: an error raised here would carry the driver's text as its context.
+            self.close()
         raise SourceFailed
+
+    def close(self) -> None:
+        """Let go of the database; the next question opens another."""
+        with self._opening:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened[1].close()
 
     def _bounded(self, form: Shape) -> tuple[Bounded, ...]:
         layouts = self._layouts(form)
@@ -134,17 +144,26 @@ class DuckdbFiles:
         return _merged(found)
 
     def _connection(self, paths: list[str]) -> duckdb.DuckDBPyConnection:
-        settings: dict[str, str | bool | int | float | list[str]] = {
-            **_SETTINGS,
-            "threads": self._limits.threads,
-            "memory_limit": f"{self._limits.memory_mebibytes}MiB",
-        }
-        connection = duckdb.connect(":memory:", config=settings)
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET allowed_paths = $1", [[*paths, *map(_literal_path, paths)]])
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-        return connection
+        """A connection that can open `paths`; the database behind it is kept while they stay the same."""
+        wanted = tuple(sorted(paths))
+        with self._opening:
+            if self._opened is None or self._opened[0] != wanted:
+                self._opened = wanted, _locked_database(wanted, self._limits)
+            return self._opened[1].cursor()
+
+
+def _locked_database(paths: tuple[str, ...], limits: Limits) -> duckdb.DuckDBPyConnection:
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        **_SETTINGS,
+        "threads": limits.threads,
+        "memory_limit": f"{limits.memory_mebibytes}MiB",
+    }
+    connection = duckdb.connect(":memory:", config=settings)
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL allowed_paths = $1", [[*paths, *map(_literal_path, paths)]])
+    connection.execute("SET GLOBAL enable_external_access = false")
+    connection.execute("SET GLOBAL lock_configuration = true")
+    return connection
 
 
 def _existing(files: TableFiles, table: str) -> list[str]:
@@ -248,7 +267,7 @@ def _typed_layout(form: Shape, layout: _Layout, *, alone: bool) -> exp.Select:
     columns = [named(typed_key(name, stored, alone=alone), UNIT)]
     for column in columns_needed(form):
         name, stored = layout.columns[column.name]
-        value = typed_column(name, column, stored, csv=layout.format == "csv")
+        value = typed_column(name, column, stored)
         columns.append(named(value, column_name(column.name)))
     reader = _csv_reader(layout) if layout.format == "csv" else _parquet_reader(layout.paths)
     return exp.select(*columns).from_(reader)

@@ -2,7 +2,7 @@
 
 What is not a value of the declared type (unparsable text, NaN, infinity, a fraction in an integer column,
 an integer beyond 64 bits) is NULL, and NULL is the column's declared default where it has one. Empty text
-is NULL too, so that CSV and Parquet agree, unless the study lists the empty text as a category.
+is NULL too, so that CSV and Parquet agree.
 """
 
 from __future__ import annotations
@@ -59,22 +59,19 @@ def typed_key(name: str, stored: str, *, alone: bool) -> exp.Expression:
     return call("NULLIF", cast(value, TEXT), text(""))
 
 
-def typed_column(name: str, column: Column, stored: str, *, csv: bool) -> exp.Expression:
+def typed_column(name: str, column: Column, stored: str) -> exp.Expression:
     """The column's value in the study's type, its default in place of NULL."""
-    value = _from_text(ref(name), column, csv=csv) if stored == TEXT else _from_stored(ref(name), column, stored)
+    value = _from_text(ref(name), column) if stored == TEXT else _from_stored(ref(name), column, stored)
     if column.default is None:
         return value
     default = float(column.default) if column.type is ColumnType.NUMBER else column.default  # type: ignore[arg-type]
     return call("COALESCE", value, literal(default))
 
 
-def _from_text(value: exp.Expression, column: Column, *, csv: bool) -> exp.Expression:
+def _from_text(value: exp.Expression, column: Column) -> exp.Expression:
     match column.type:
         case ColumnType.CATEGORY:
-            if "" not in column.values:
-                return call("NULLIF", value, text(""))
-            # CSV cannot tell an empty text from an absent one; here the study says which it is.
-            return call("COALESCE", value, text("")) if csv else value
+            return call("NULLIF", value, text(""))
         case ColumnType.NUMBER:
             return _finite(_tried(value, "DOUBLE"))
         case ColumnType.INTEGER:
