@@ -1,0 +1,177 @@
+"""The pages are true where a test can tell: files, links, targets, commands, names of tests and of errors."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from coordinator.configuration import parse_coordinator
+from site_agent.configuration import parse_site
+from tests.docs.pages import ROOT, Block, all_blocks, anchors, blocks, commands, name, pages, prose
+from wardround.cli.main import app
+from wardround.federation import errors
+from wardround.federation.study import Study
+from wardround.federation.study_file import parse_study
+
+PAGES = pages()
+# Paths of one machine, and hosts that images or packages come from.
+FORBIDDEN = re.compile(
+    r"/work/|/root/|/home/\w|/tmp/brief|artifactory|docker\.io|quay\.io|ghcr\.io|gcr\.io|pypi\.org|files\.pythonhosted"
+    r"|\bTODO\b|\bFIXME\b"
+)
+
+
+def ids(value: object) -> str:
+    return value.place if isinstance(value, Block) else name(value) if isinstance(value, Path) else str(value)
+
+
+# --- Files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", all_blocks("toml"), ids=ids)
+def test_every_toml_block_is_what_it_says(block: Block) -> None:
+    match block.title:
+        case "":
+            tomllib.loads(block.text)
+        case "study.toml":
+            parse_study(block.text)
+        case "coordinator.toml":
+            parse_coordinator(block.text)
+        case _:
+            parse_site(block.text, _study_of_the_walk())
+
+
+def _study_of_the_walk() -> Study:
+    (text,) = [block.text for block in all_blocks("toml") if block.title == "study.toml"]
+    return parse_study(text)
+
+
+# --- Links ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PAGES, ids=ids)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(path)):
+        if target.startswith(("https://", "mailto:")):
+            continue
+        file, _, place = target.partition("#")
+        where = (path.parent / file).resolve() if file else path
+        assert where.exists(), f"{name(path)} → {target}"
+        assert not place or place in anchors(where), f"{name(path)} → {target}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=ids)
+def test_a_page_speaks_of_no_machine_and_no_host(path: Path) -> None:
+    assert FORBIDDEN.findall(path.read_text("utf-8")) == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        todo += [
+            (page.parent / target).resolve()
+            for target in re.findall(r"\]\(([^)\s#]+\.md)[)#]", prose(page))
+            if not target.startswith("https://")
+        ]
+    assert {name(path) for path in PAGES} <= {name(path) for path in reached}
+
+
+def test_the_index_of_decisions_is_complete() -> None:
+    folder = ROOT / "docs" / "adr"
+    index = (folder / "README.md").read_text("utf-8")
+    assert [path.name for path in sorted(folder.glob("0*.md")) if f"({path.name})" not in index] == []
+
+
+# --- Commands ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PAGES, ids=ids)
+def test_every_make_target_exists(path: Path) -> None:
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8")))
+    named = re.findall(r"(?m)(?:`|^)make ([a-z][a-z-]*)", path.read_text("utf-8"))
+    assert set(named) <= targets
+
+
+@pytest.mark.parametrize("block", [*all_blocks("sh"), *all_blocks("console")], ids=ids)
+def test_every_command_and_option_exists(block: Block) -> None:
+    for words in commands(block):
+        assert unknown_word(words) is None, f"{block.place}: wardround {words}"
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    assert unknown_word("site serve DIR") is None
+    assert unknown_word("site sevre DIR") == "sevre"
+    assert unknown_word('ask --profil x "SELECT 1"') == "--profil"
+
+
+def unknown_word(words: str) -> str | None:
+    """The first word that the command line does not know."""
+    group = typer.main.get_command(app)
+    rest = words.split()
+    while rest and hasattr(group, "commands"):
+        found = group.commands.get(rest[0])
+        if found is None:
+            return None if rest[0] in ("--version", "--help") else rest[0]
+        group, rest = found, rest[1:]
+    known = {option for parameter in group.params for option in parameter.opts} | {"--help"}
+    return next((word for word in rest if word.startswith("--") and word not in known), None)
+
+
+def test_every_command_is_on_some_page() -> None:
+    told = " \n".join(f"{page.read_text('utf-8')} " for page in PAGES)
+    group = typer.main.get_command(app)
+    paths = [
+        f"{outer} {inner}" if inner else outer
+        for outer, command in group.commands.items()
+        for inner in (getattr(command, "commands", None) or {"": None})
+    ]
+    assert [path for path in paths if f"wardround {path}" not in told] == []
+
+
+# --- Names ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"])
+def test_every_file_a_page_names_exists(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    named = re.findall(r"`((?:wardround|protos|coordinator|site_agent|tests|deploy|bench|docs|tools)/[\w./-]*)`", text)
+    assert named != []
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_architecture_lists_every_error_with_its_exit_code() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
+    assert [kind.__name__ for kind in kinds if f"`{kind.__name__}`" not in text] == []
+    for branch in errors.FederationError.__subclasses__():
+        assert re.search(rf"\| `{branch.__name__}` \| {branch.exit_code} \|", text), branch.__name__
+
+
+def test_the_architecture_lists_every_kind_of_ledger_entry() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    source = "".join(
+        path.read_text("utf-8") for folder in ("coordinator", "site_agent") for path in (ROOT / folder).glob("*.py")
+    )
+    kinds = set(re.findall(r'chain\.append\([^)]*?kind="(\w+)"', source))
+    assert kinds >= {"opened", "charged", "released", "reserved", "answered"}
+    assert [kind for kind in sorted(kinds) if f"`{kind}`" not in text] == []
+
+
+def test_the_exit_codes_are_told_to_analysts() -> None:
+    text = (ROOT / "docs" / "analyst.md").read_text("utf-8")
+    assert re.findall(r"(?m)^\| ([0-4]) \|", text) == ["0", "1", "2", "3", "4"]
+
+
+def test_pages_have_no_other_kind_of_block() -> None:
+    known = {"toml", "python", "console", "sh", "text", "json", ""}
+    odd = [block.place for path in PAGES for block in blocks(path) if block.language not in known]
+    assert odd == []

@@ -1,0 +1,110 @@
+"""Every sample under deploy/ is one that the real parsers accept, and names every key there is."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coordinator.configuration import parse_coordinator
+from site_agent.configuration import parse_site
+from site_agent.dataset import table_files
+from tests.docs.pages import ROOT
+from tests.docs.test_pages import unknown_word
+from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.study import delta_fault
+from wardround.federation.study_file import parse_study
+
+DEPLOY = ROOT / "deploy"
+UNITS = sorted(DEPLOY.glob("*.service"))
+
+
+def read(file: str) -> str:
+    return (DEPLOY / file).read_text("utf-8")
+
+
+def test_the_samples_are_read_by_the_parsers_of_the_roles() -> None:
+    study = parse_study(read("study.toml"))
+    parse_coordinator(read("coordinator.toml"))
+    site = parse_site(read("site.toml"), study)
+    assert delta_fault(study.cap.delta, {site.name: site.patients}) is None
+    for table, source in site.tables.items():
+        table_files(table, source, folder=DEPLOY)
+
+
+def test_no_sample_is_without_a_test() -> None:
+    assert {path.name for path in DEPLOY.glob("*.toml")} == {"study.toml", "coordinator.toml", "site.toml"}
+
+
+Parse = Callable[[str], object]
+
+
+def _site(text: str) -> object:
+    return parse_site(text, parse_study(read("study.toml")))
+
+
+@pytest.mark.parametrize(
+    ("file", "heading", "parse"),
+    [
+        ("study.toml", "", parse_study),
+        ("study.toml", "[budget]", parse_study),
+        ("study.toml", "[tables.encounters]", parse_study),
+        ("coordinator.toml", "", parse_coordinator),
+        ("site.toml", "", _site),
+        ("site.toml", "[site]", _site),
+        ("site.toml", "[coordinator]", _site),
+        ("site.toml", "[tables.encounters]", _site),
+        ("site.toml", "[policy]", _site),
+    ],
+)
+def test_a_sample_names_every_key_there_is(file: str, heading: str, parse: Parse) -> None:
+    text = read(file)
+    begins = re.search(rf"(?m)^{re.escape(heading)}.*\n", text) if heading else None
+    assert begins or not heading
+    place = begins.end() if begins else 0
+    # A key that nobody knows makes the parser list those it does.
+    with pytest.raises(ConfigurationMistaken) as refused:
+        parse(f"{text[:place]}qqqqqqqqqq = 1\n{text[place:]}")
+    keys = re.search(r"known keys: (.*)\.", refused.value.message)
+    assert keys is not None, refused.value.message
+    assert [key for key in keys[1].split(", ") if not re.search(rf"(?m)^#? ?(\[?){key}\b", text)] == []
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_service_runs_a_command_that_exists_without_rights(path: Path) -> None:
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(path.read_text("utf-8"))
+    service = dict(unit["Service"])
+    assert unknown_word(service["ExecStart"].partition("wardround ")[2]) is None
+    assert service["User"] == "wardround"
+    assert service["UMask"] == "0077"
+    assert service["NoNewPrivileges"] == "yes"
+    assert service["StateDirectoryMode"] == "0700"
+    # 2: a person must mend the configuration. 4: a person must look before anything else is answered.
+    assert service["RestartPreventExitStatus"] == "2 4"
+
+
+def test_both_roles_have_a_service() -> None:
+    assert [path.name for path in UNITS] == ["wardround-coordinator.service", "wardround-site.service"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_reads_a_service(path: Path, tmp_path: Path) -> None:
+    text = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", path.read_text("utf-8"))
+    (tmp_path / path.name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / path.name)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    complaints = [line for line in done.stderr.splitlines() if path.name in line]
+    assert complaints == []
