@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ import pytest
 from coordinator.accounting import question_of
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from wardround.federation.answer import SiteState
-from wardround.federation.errors import MalformedMessage, ReleaseConflict, SiteFrozen, UnknownTask
+from wardround.federation.errors import MalformedMessage, NotAuthorized, ReleaseConflict, SiteFrozen, UnknownTask
 from wardround.federation.identity import Identity
 from wardround.federation.ledger.body import encode_body
 from wardround.federation.ledger.entry import Entry, Head, make_entry
@@ -151,6 +154,24 @@ def test_an_honest_site_may_deliver_two_answers_in_either_order(world: World) ->
     assert signed is not None
     assert signed.task.plan == third
     assert signed.task.head == later.entry.head
+
+
+def test_a_revocation_between_looking_and_writing_still_holds(world: World) -> None:
+    plan, two = opened(world)
+    database = world.coordinator.ledger.database
+    real = database.transaction
+
+    @contextlib.contextmanager
+    def overtaken() -> Iterator[sqlite3.Connection]:
+        database.transaction = real  # type: ignore[method-assign]
+        world.coordinator.roster.revoke("two")
+        with real() as connection:
+            yield connection
+
+    database.transaction = overtaken  # type: ignore[method-assign]
+    with pytest.raises(NotAuthorized):
+        world.coordinator.submit("two", two.release(plan))
+    assert "received" not in world.kinds()
 
 
 def test_a_task_that_was_never_opened_is_unknown(world: World) -> None:
