@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.accounting import question_of
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
 from wardround.federation.answer import Answer
 
@@ -104,3 +105,14 @@ def test_a_plan_read_back_from_disk_is_handed_out_unchanged(tmp_path: Path) -> N
     first = world.coordinator.claim("one", wait_seconds=0)
     world.restart()
     assert world.coordinator.claim("one", wait_seconds=0) == first
+
+
+def test_running_an_answered_round_again_changes_nothing(tmp_path: Path) -> None:
+    world = oracle(tmp_path, moods={"two": "sleep"})
+    plan_id = world.ask().plan_id
+    entries, now = world.kinds(), world.patience.now()
+    with world.coordinator.ledger.database.reading() as connection:
+        question = question_of(connection, plan_id)
+    world.coordinator._queries._line.run_round(question)
+    assert (world.kinds(), world.patience.now()) == (entries, now)
+    assert world.ask().estimates[0].value == 101
