@@ -91,9 +91,7 @@ class Terms:
     certificate_hours: float = 100.0
 
     def study(self) -> str:
-        return STUDY.format(
-            epsilon=self.epsilon, min_sites=self.min_sites, deadline_seconds=self.deadline_seconds
-        )
+        return STUDY.format(epsilon=self.epsilon, min_sites=self.min_sites, deadline_seconds=self.deadline_seconds)
 
     def site(self, name: str) -> str:
         return SITE.format(name=name, epsilon=self.epsilon, approval=self.approval)
@@ -214,6 +212,8 @@ class Federation:
 
     def spawn(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
         assert name not in self.running, f"{name} runs already"
+        if (log := self.folder / f"{name}.log").exists():
+            log.rename(self.folder / f"{name}.{len(list(self.folder.glob(f'{name}.*.log')))}.log")
         with (self.folder / f"{name}.log").open("ab") as stream:
             self.running[name] = subprocess.Popen(words, cwd=self.folder, stdout=stream, stderr=stream)
         return self.running[name]
@@ -240,6 +240,12 @@ class Federation:
         ordinary = command("site", "serve", place)
         faulty = [sys.executable, str(HERE / "faulty_site.py"), str(place), failpoint or ""]
         self.spawn(place.name, ordinary if failpoint is None else faulty)
+
+    def await_sites(self) -> None:
+        """Wait until every started site has begun to serve: a short deadline should not measure its start."""
+        for name in self.running:
+            if name != "consortium":
+                eventually(lambda name=name: f"wardround: {name} serves" in self.log(name), what=f"{name} serves")  # type: ignore[misc]
 
     def start(self) -> Federation:
         self.start_coordinator()
@@ -290,7 +296,9 @@ class Federation:
 
     def rows(self, name: str, statement: str, *values: object) -> list[tuple[object, ...]]:
         """What a role's ledger file holds, read beside it."""
-        with contextlib.closing(sqlite3.connect(f"file:{self.folder / name / 'ledger.sqlite'}?mode=ro", uri=True)) as db:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{self.folder / name / 'ledger.sqlite'}?mode=ro", uri=True)
+        ) as db:
             db.execute("PRAGMA busy_timeout = 20000")
             return db.execute(statement, values).fetchall()
 
@@ -383,13 +391,18 @@ def invite(federation: Federation, name: str) -> Path:
     return out
 
 
+def _mentions(federation: Federation) -> list[Path]:
+    patterns = ("*.profile", "*.invitation", "*/coordinator.json")
+    return [file for pattern in patterns for file in federation.folder.glob(pattern)]
+
+
 def move_to_free_ports(federation: Federation) -> None:
     """Give a copied federation ports of its own; nothing that is signed names a port."""
     for note in ("address", "enrolment_address"):
         fresh = f"127.0.0.1:{free_port('127.0.0.1')}"
         old = (federation.consortium / note).read_text(encoding="utf-8").strip()
         (federation.consortium / note).write_text(fresh + "\n", encoding="utf-8")
-        for file in (*federation.folder.glob("*.profile"), *federation.folder.glob("*/coordinator.json")):
+        for file in _mentions(federation):
             file.write_text(file.read_text(encoding="utf-8").replace(old, fresh), encoding="utf-8")
 
 

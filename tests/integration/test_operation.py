@@ -1,0 +1,245 @@
+"""Days of operation: stewards, checks, restarts, drop-outs, orderly ends."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from protos.calls import SiteCalls
+from protos.channels import channel
+from site_agent.check import check_site
+from site_agent.history import departures
+from site_agent.link import tls_keys
+from site_agent.serve import open_ledger
+from tests.integration.conftest import Make
+from tests.integration.stage import Federation, eventually, is_about, sites_in, value
+from wardround.federation.errors import AwaitingApproval, FederationError, Mistaken
+
+# --- the steward ----------------------------------------------------------------------------------------------
+
+
+def test_a_steward_approves_a_question_while_the_agent_serves(make_federation: Make) -> None:
+    federation = make_federation(sites=("two",), approval="manual").start()
+    first = federation.ask_command()
+    assert (first.code, first.error["code"]) == (3, "AwaitingApproval")
+    assert str(first.error["message"]) == "The question is waiting for approval at two; ask again later."
+    assert federation.entries("two", "charged") == []
+    (request,) = federation.run("site", "requests", federation.site("two"), "--json").document["requests"]  # type: ignore[misc]
+    assert request["state"] == "pending"  # type: ignore[index,call-overload]
+    assert "COUNT(DISTINCT patient_id)" in request["asked"]  # type: ignore[index,call-overload,operator]
+    plan_id = str(request["plan_id"])  # type: ignore[index,call-overload]
+    assert federation.run("site", "approve", federation.site("two"), plan_id[:12]).code == 0
+    eventually(lambda: federation.entries("consortium", "answered", plan_id), what="the approved round is answered")
+    answer = federation.ask()
+    assert (answer["plan_id"], is_about(answer, 10)) == (plan_id, True)
+    federation.check_charged_once(plan_id)
+    history = federation.run("site", "history", federation.site("two"), "--json").document["history"]
+    assert [(line["plan_id"], line["kind"], line["values"]) for line in history] == [(plan_id, "released", 1)]  # type: ignore[index,call-overload,union-attr]
+    with open_ledger(federation.site("two")) as ledger, pytest.raises(Mistaken, match="already answered"):
+        ledger.decide(plan_id, approve=False)
+    federation.check_ledgers()
+
+
+def test_a_denied_question_says_so_and_is_answered_by_the_others(make_federation: Make) -> None:
+    federation = make_federation(sites=("one", "two"))
+    config = federation.site("two") / "site.toml"
+    config.write_text(config.read_text(encoding="utf-8").replace("automatic", "manual"), encoding="utf-8")
+    federation.start()
+    with pytest.raises(AwaitingApproval):
+        federation.ask()
+    plan_id = str(federation.rows("two", "SELECT plan_id FROM requests")[0][0])
+    unknown = federation.run("site", "deny", federation.site("two"), "ffff" if plan_id[:4] != "ffff" else "eeee")
+    assert (unknown.code, "no request has a plan id beginning with" in unknown.err) == (2, True)
+    assert federation.run("site", "deny", federation.site("two"), plan_id).code == 0
+    eventually(lambda: federation.entries("consortium", "answered"), what="the round is answered")
+    answer = federation.ask()
+    assert is_about(answer, 1)
+    assert sites_in(answer) == {"answered": ["one"], "refused": {"two": "ApprovalDenied"}, "missing": []}
+    assert federation.entries("two", "charged") == []
+    assert [body["site"] for body in federation.entries("consortium", "voided")] == ["two"]
+    assert federation.rows("consortium", "SELECT mu_squared FROM accounts WHERE account = 'two'") == [(0,)]
+    assert [(line.line.kind, line.epsilon) for line in departures(federation.site("two"))] == [("refused", 0.0)]
+    federation.check_ledgers()
+
+
+# --- site check -----------------------------------------------------------------------------------------------
+
+
+def test_site_check_finds_nothing_wrong_while_the_agent_serves(federation: Federation) -> None:
+    done = federation.run("site", "check", federation.site("two"), "--json")
+    assert done.code == 0, done.out
+    subjects = {f["subject"] for f in done.document["findings"]}  # type: ignore[union-attr,index,call-overload]
+    assert {"address", "proxy", "certificate", "clock", "permissions", "ledger", "table encounters"} <= subjects
+
+
+def loosen(site: Path) -> None:
+    (site / "identity.pem").chmod(0o644)
+
+
+def remove_table(site: Path) -> None:
+    (site / "encounters.csv").unlink()
+
+
+def rename_column(site: Path) -> None:
+    table = site / "encounters.csv"
+    table.write_text(table.read_text(encoding="utf-8").replace("sbp", "pressure", 1), encoding="utf-8")
+
+
+def unlist_table(site: Path) -> None:
+    config = site / "site.toml"
+    text = config.read_text(encoding="utf-8").replace('[tables.encounters]\nsource = "encounters.csv"', "[tables]")
+    config.write_text(text, encoding="utf-8")
+
+
+def misspell(site: Path) -> None:
+    config = site / "site.toml"
+    config.write_text(config.read_text(encoding="utf-8").replace("approval", "aproval"), encoding="utf-8")
+
+
+def move_coordinator(site: Path) -> None:
+    config = site / "site.toml"
+    text = config.read_text(encoding="utf-8") + '[coordinator]\naddress = "nowhere.invalid:7443"\n'
+    config.write_text(text, encoding="utf-8")
+
+
+def spoil_certificate(site: Path) -> None:
+    (site / "tls" / "certificate.pem").write_text("nothing", encoding="utf-8")
+
+
+def spoil_ledger(site: Path) -> None:
+    (site / "ledger.sqlite").write_bytes(b"nothing" * 1000)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "subjects"),
+    [
+        (loosen, {"permissions"}),
+        (remove_table, {"table encounters"}),
+        (rename_column, {"table encounters"}),
+        (unlist_table, {"table encounters"}),
+        (misspell, {"configuration"}),
+        (move_coordinator, {"address", "coordinator"}),
+        (spoil_certificate, {"certificate", "coordinator"}),
+        (spoil_ledger, {"ledger"}),
+    ],
+)
+def test_site_check_names_what_is_wrong(
+    federation: Federation, tmp_path: Path, spoil: Callable[[Path], None], subjects: set[str]
+) -> None:
+    site = tmp_path / "two"
+    shutil.copytree(federation.site("two"), site)
+    spoil(site)
+    wrong = {finding.subject: finding.text for finding in check_site(site) if not finding.ok}
+    assert set(wrong) == subjects, wrong
+
+
+def test_site_check_says_when_the_coordinator_is_away(make_federation: Make) -> None:
+    federation = make_federation(sites=("two",))
+    done = federation.run("site", "check", federation.site("two"), "--json")
+    wrong = [finding["subject"] for finding in done.document["findings"] if not finding["ok"]]  # type: ignore[union-attr,index,call-overload]
+    assert (done.code, wrong) == (1, ["address", "coordinator"])
+
+
+# --- processes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.serial
+def test_one_process_serves_a_folder_and_a_signal_ends_it_within_seconds(federation: Federation) -> None:
+    second = federation.run("site", "serve", federation.site("two"))
+    assert (second.code, "another process is serving" in second.err) == (1, True)
+    second = federation.run("coordinator", "serve", federation.consortium)
+    assert (second.code, "another process is serving" in second.err) == (1, True)
+    federation.ask(fresh=True)
+    for name, number in (("two", signal.SIGTERM), ("three", signal.SIGINT), ("consortium", signal.SIGTERM)):
+        begun = time.monotonic()
+        assert federation.stop(name, number=number) == 0, name
+        assert time.monotonic() - begun < 8.0, name
+    federation.start_coordinator()
+    federation.start_site("two")
+    federation.start_site("three")
+    # Site one was never touched: it found the coordinator again by itself.
+    answer = federation.ask(fresh=True)
+    assert is_about(answer, 111), value(answer)
+    assert sites_in(answer)["missing"] == []
+
+
+def test_a_stopped_site_is_missing_and_too_few_sites_are_refused(make_federation: Make) -> None:
+    federation = make_federation(deadline_seconds=4.0, min_sites=2)
+    federation.start_coordinator()
+    federation.start_site("one")
+    federation.start_site("three")
+    federation.await_sites()
+    answer = federation.ask()
+    assert is_about(answer, 101), value(answer)
+    assert sites_in(answer) == {"answered": ["one", "three"], "refused": {}, "missing": ["two"]}
+    assert federation.stop("three") == 0
+    done = federation.ask_command("SELECT COUNT(*) FROM encounters")
+    assert (done.code, done.error["code"]) == (1, "TooFewSites")
+    assert "1 of 3 sites answered and the study needs 2; missing: three, two" in str(done.error["message"])
+    plan_id = federation.rows("consortium", "SELECT plan_id FROM rounds ORDER BY number DESC")[0][0]
+    # Asked again when a hospital is back: the same plan, no second charge.
+    federation.start_site("three")
+    federation.await_sites()
+    again = federation.ask("SELECT COUNT(*) FROM encounters")
+    assert (again["plan_id"], sites_in(again)["missing"]) == (plan_id, ["two"])
+    assert len(federation.entries("consortium", "reserved", str(plan_id))) == 1
+    assert len(federation.entries("one", "charged", str(plan_id))) == 1
+    federation.check_ledgers()
+
+
+def test_a_site_is_not_charged_for_what_its_schema_shows_to_be_impossible(make_federation: Make) -> None:
+    federation = make_federation(sites=("one", "two"))
+    rename_column(federation.site("two"))
+    federation.start()
+    answer = federation.ask("SELECT AVG(sbp) FROM encounters")
+    assert sites_in(answer) == {"answered": ["one"], "refused": {"two": "SchemaRefused"}, "missing": []}
+    assert federation.entries("two", "charged") == []
+    assert is_about(federation.ask(), 11)
+
+
+def test_parked_sites_do_not_starve_a_submission(make_federation: Make) -> None:
+    federation = make_federation(sites=("two", "three"))
+    federation.start_coordinator()
+    address = (federation.consortium / "address").read_text(encoding="utf-8").strip()
+    keys = tls_keys(federation.site("three") / "tls")
+    # One site's certificate on 64 connections: more than its share of the seats, and each in a long poll.
+    channels = [channel(address, keys) for _ in range(64)]
+    stopping = threading.Event()
+    parked = threading.Barrier(65)
+
+    def park(calls: SiteCalls) -> None:
+        calls.greet()
+        parked.wait(60.0)
+        while not stopping.is_set():
+            with contextlib.suppress(FederationError):
+                calls.claim(wait_seconds=20.0, pause=stopping.wait)
+                stopping.wait(0.2)
+
+    threads = [threading.Thread(target=park, args=(SiteCalls(one),), daemon=True) for one in channels]
+    for thread in threads:
+        thread.start()
+    try:
+        parked.wait(60.0)
+        federation.start_site("two")
+        asked = federation.asking()
+        begun = time.monotonic()
+        eventually(lambda: federation.entries("consortium", "received"), what="two's release is received")
+        assert time.monotonic() - begun < 20.0
+        stopping.set()
+        for one in channels:
+            one.close()
+        federation.start_site("three")
+        assert is_about(asked.answer(), 110)
+    finally:
+        stopping.set()
+        for one in channels:
+            one.close()
+        for thread in threads:
+            thread.join(30.0)

@@ -1,0 +1,89 @@
+"""A ledger that forgot: restored snapshots and cloned machines freeze, and are silent."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.integration.conftest import Make
+from tests.integration.stage import Federation, eventually, is_about, sites_in, value
+from wardround.federation.ledger.verify import verify
+
+
+def snapshot(federation: Federation, name: str) -> bytes:
+    return (federation.site(name) / "ledger.sqlite").read_bytes()
+
+
+@pytest.mark.serial
+def test_a_restored_ledger_freezes_and_is_silent(make_federation: Make) -> None:
+    federation = make_federation(deadline_seconds=5.0, sites=("one", "two")).start()
+    federation.await_sites()
+    first = federation.ask()
+    federation.stop("two")
+    old = snapshot(federation, "two")
+    federation.start_site("two")
+    federation.await_sites()
+    second = federation.ask(fresh=True)
+    assert sites_in(second)["missing"] == []
+    eventually(lambda: len(federation.rows("two", "SELECT 1 FROM receipts")) == 2, what="two has its receipt")
+    federation.stop("two")
+    (federation.site("two") / "ledger.sqlite").write_bytes(old)
+    federation.start_site("two")
+    federation.await_sites()
+
+    third = federation.ask(fresh=True)
+    assert is_about(third, 1), value(third)
+    assert sites_in(third)["missing"] == ["two"]
+    assert federation.entries("two", "charged", str(third["plan_id"])) == []
+    (frozen,) = federation.entries("two", "frozen")
+    assert "does not contain the head" in str(frozen["reason"])
+    assert "frozen" in federation.log("two")
+    done = federation.run("site", "check", federation.site("two"))
+    (wrong,) = [line.split(maxsplit=2) for line in done.out.splitlines() if not line.startswith("ok")]
+    assert (done.code, wrong[:2], wrong[2].startswith("frozen: ")) == (1, ["FAIL", "ledger"], True)
+
+    # Silent for good: a restart changes nothing, and nothing that was kept is sent again.
+    federation.stop("two")
+    entries = federation.rows("two", "SELECT count(*) FROM entries")
+    federation.start_site("two")
+    federation.await_sites()
+    assert sites_in(federation.ask(fresh=True))["missing"] == ["two"]
+    assert federation.rows("two", "SELECT count(*) FROM entries") == entries
+    # What was answered before stays answered.
+    assert federation.ask()["estimates"] == first["estimates"]
+    for name in ("consortium", "one", "two"):
+        assert verify(federation.folder / name).valid, name
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_a_cloned_site_that_answers_twice_is_frozen_by_the_coordinator(make_federation: Make) -> None:
+    federation = make_federation(deadline_seconds=60.0, sites=("one", "two"))
+    federation.start_coordinator()
+    federation.start_site("two", failpoint="after_spend")
+    asked = federation.asking()
+    federation.await_death("two")
+    clone = federation.folder / "clone"
+    shutil.copytree(federation.site("two"), clone)
+    # Each of the two draws its own noise for the plan that was paid for once, and keeps it.
+    for folder in (federation.site("two"), clone):
+        federation.start_site("two", folder=folder, failpoint="before_submit")
+        federation.await_death(folder.name)
+    (mine,), (other,) = (federation.rows(name, "SELECT payload FROM releases") for name in ("two", "clone"))
+    assert mine != other
+    federation.start_site("two")
+    eventually(lambda: federation.rows("two", "SELECT 1 FROM receipts"), what="the original has its receipt")
+    federation.start_site("two", folder=clone)
+    eventually(lambda: federation.entries("consortium", "frozen"), what="the coordinator freezes the site")
+    assert federation.entries("consortium", "frozen") == [{"site": "two", "reason": "two answers to one plan"}]
+    federation.start_site("one")
+    first = asked.answer()
+    assert is_about(first, 11)
+    assert len(federation.entries("consortium", "received")) == 2
+
+    second = federation.ask(fresh=True)
+    assert sites_in(second)["answered"] == ["one"]
+    budget = federation.run("budget", "--profile", federation.profile(), "--json").document
+    assert budget["sites"]["two"]["frozen"] is True  # type: ignore[index,call-overload]
+    assert federation.run("ledger", "verify", federation.consortium).code == 0
