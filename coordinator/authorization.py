@@ -16,7 +16,7 @@ def authorize(ledger: Ledger, certificate: bytes, role: Role) -> str:
     """The caller's name, if it may act in `role` now; otherwise `NotAuthorized` or `SiteFrozen`."""
     caller = holder(certificate)
     if caller.role is not role:
-        msg = f"this call is for a {role.value}; the certificate is a {caller.role.value}'s."
+        msg = f"this call needs a certificate of the role {role.value}, not {caller.role.value}."
         raise NotAuthorized(msg)
     with ledger.database.reading() as connection:
         row = connection.execute("SELECT key_hash FROM tls_keys WHERE name = ?", (caller.name,)).fetchone()
