@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import functools
 import math
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -120,7 +122,9 @@ SCENES: dict[str, st.SearchStrategy[Scene]] = {
 @functools.cache
 def source(kind: str) -> tuple[Path, DuckdbFiles]:
     """One file and one database for all examples; the file is written anew for each question."""
-    path = Path(tempfile.mkdtemp()) / f"visits.{kind}"
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / f"visits.{kind}"
     tables = {"visits": TableFiles(kind, str(path))}
     return path, DuckdbFiles(tables, key=KEY, limits=Limits(threads=1, memory_mebibytes=512))
 
