@@ -1,0 +1,162 @@
+"""One hospital's pipeline over a dataset that remembers being read, and whoever plays its coordinator."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.planning import plans_for
+from site_agent.ledger import SiteLedger
+from site_agent.pipeline import Pipeline
+from site_agent.policy import Approval, Policy
+from wardround.analyst.sql import parse
+from wardround.federation.answer import AskRequest
+from wardround.federation.errors import SourceFailed
+from wardround.federation.identity import Identity
+from wardround.federation.ledger.entry import EMPTY, Head
+from wardround.federation.plan import Plan
+from wardround.federation.query import Statistic
+from wardround.federation.shape import Shape
+from wardround.federation.study import Study
+from wardround.federation.study_file import parse_study
+from wardround.federation.task import SignedTask, Task, sign_task
+from wardround.privacy.bounded import Bounded
+from wardround.privacy.law import Mechanism
+from wardround.privacy.loss import Cost
+from wardround.privacy.noise import Noise
+from wardround.simulation.noise import ZeroNoise
+
+NAME = "north"
+STUDY = """\
+name = "trial"
+unit = "patient"
+overlap = 1
+[budget]
+epsilon = 4.0
+delta = 1e-6
+pure_epsilon = 1.0
+[tables.visits]
+unit_key = "patient_id"
+max_rows_per_unit = 2
+[tables.visits.columns]
+age  = { type = "integer", lower = 0, upper = 110 }
+sbp  = { type = "number", lower = 80, upper = 200, step = 0.1 }
+code = { type = "category", values = ["a", "b", "c"] }
+"""
+COUNT = "SELECT COUNT(*) FROM visits"
+
+
+def nothing() -> None:
+    """What a dataset does before it is read, unless told otherwise."""
+
+
+@dataclass
+class Rows:
+    """A dataset double: the same total everywhere, and a list of what was asked of it."""
+
+    total: int = 0
+    failures: int = 0
+    before_reading: Callable[[], None] = nothing
+    events: list[str] = field(default_factory=list)
+
+    def check(self, form: Shape) -> None:
+        self.events.append("check")
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        self.before_reading()
+        self.events.append("read")
+        if self.failures:
+            self.failures -= 1
+            raise SourceFailed(private="the disk of ward 7")
+        return tuple(
+            Bounded(
+                np.full(part.dimension, self.total * part.increment, dtype=np.int64),
+                part.l1_sensitivity,
+                part.l2_sensitivity_squared,
+                part.grid,
+            )
+            for part in form.parts
+        )
+
+
+class LoneSite:
+    """A site that enrolled with the coordinator whose key the test holds."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        study: str = STUDY,
+        noise: Noise | None = None,
+        rows: Rows | None = None,
+        **policy: object,
+    ) -> None:
+        self.folder = folder
+        self.study: Study = parse_study(study)
+        self.identity, self.coordinator = Identity.generate(), Identity.generate()
+        self.rows = Rows() if rows is None else rows
+        self.policy = Policy(
+            **{
+                "cap": self.study.cap,
+                "max_epsilon_per_plan": 1.0,
+                "statistics": tuple(Statistic),
+                "approval": Approval.AUTOMATIC,
+            }
+            | policy  # type: ignore[arg-type]
+        )
+        self.identity.save(folder / "identity.pem")
+        self.ledger = SiteLedger.create(
+            folder,
+            identity=self.identity,
+            name=NAME,
+            study_hash=self.study.study_hash,
+            dataset="ehr",
+            coordinator_key=self.coordinator.public.key,
+            durable=False,
+        )
+        self.ledger.set_cap(self.policy.cap)
+        self.pipeline = Pipeline(
+            NAME,
+            self.study,
+            self.policy,
+            self.coordinator.public,
+            self.ledger,
+            self.rows,
+            ZeroNoise() if noise is None else noise,
+            lambda: datetime.date(2026, 1, 1),
+        )
+
+    def plan(
+        self,
+        sql: str = COUNT,
+        *,
+        epsilon: float = 0.5,
+        mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN,
+        nonce: str = "",
+        study: Study | None = None,
+        participants: tuple[str, ...] = (NAME, "south"),
+    ) -> Plan:
+        """The plan an honest coordinator makes of a question."""
+        request = AskRequest(parse(sql), epsilon=epsilon, nonce=nonce)
+        plans = plans_for(request, study or self.study, dict.fromkeys(participants, 1000))
+        return next(plan for plan in plans if plan.mechanism is mechanism)
+
+    def task(
+        self, plan: Plan | None = None, *, site: str = NAME, head: Head = EMPTY, signer: Identity | None = None
+    ) -> SignedTask:
+        """The plan as the coordinator, or `signer`, hands it out."""
+        return sign_task(Task(self.plan() if plan is None else plan, site, head), signer or self.coordinator)
+
+    @property
+    def read(self) -> bool:
+        """Whether a row was touched."""
+        return "read" in self.rows.events
+
+    @property
+    def spent(self) -> Cost:
+        """What the ledger says was spent."""
+        return self.ledger.spent()
