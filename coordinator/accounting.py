@@ -194,7 +194,7 @@ def find_question(connection: sqlite3.Connection, plan_id: str) -> Question | No
     row = connection.execute(
         "SELECT plan, analyst, epsilon, delta FROM rounds WHERE plan_id = ?", (plan_id,)
     ).fetchone()
-    return None if row is None else Question(decode_plan(row[0]), row[1], row[2], row[3])
+    return None if row is None else Question(decode_plan(row[0], plan_id=plan_id), row[1], row[2], row[3])
 
 
 def question_of(connection: sqlite3.Connection, plan_id: str) -> Question:

@@ -138,7 +138,7 @@ class Dispatch:
                 " WHERE rounds.plan_id = ? AND sites.name = ?",
                 (ready, site),
             ).fetchone()
-        return Task(decode_plan(stored), site, Head(sequence, digest)), 0.0
+        return Task(decode_plan(stored, plan_id=ready), site, Head(sequence, digest)), 0.0
 
     def _pause(self, plan_id: str, site: str) -> float:
         with self._guard:

@@ -34,7 +34,7 @@ CREATE TABLE analysts (
     state TEXT NOT NULL CHECK (state IN ('active', 'revoked'))
 ) STRICT, WITHOUT ROWID;
 
--- a plan is here once it is reserved; `plan` is its canonical encoding, whose hash is the key
+-- a plan is here once it is reserved; `plan` is the plan's message, and the key the hash of what it says
 CREATE TABLE rounds (
     number      INTEGER PRIMARY KEY AUTOINCREMENT,
     plan_id     TEXT NOT NULL UNIQUE,

@@ -73,10 +73,11 @@ class _Process:
             self._announce(f"wardround: serving {self._coordinator.study.name} at {self._folder.address()}")
             self._attend(presented, life)
         finally:
-            self._stopping.set()
-            self._coordinator.close()
+            # Waiting calls are woken first, then no new ones come, and only then the ledger closes under nobody.
+            self._coordinator.stop()
             for service in services:
                 service.stop(grace_seconds=STOP_SECONDS)
+            self._coordinator.close()
         log.info("stopped")
         if self._broken:
             raise self._broken[0]
