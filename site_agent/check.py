@@ -103,7 +103,7 @@ def _certificate(folder: SiteFolder) -> Finding:
     begins, ends = validity(load_certificate(read_text(file).encode(), name=str(file)))
     now = datetime.datetime.now(datetime.UTC)
     if now >= ends:
-        text = f"expired on {ends:%Y-%m-%d %H:%M} UTC; ask the consortium for a new invitation"
+        text = f"expired on {ends:%Y-%m-%d %H:%M} UTC and cannot be renewed any more; see docs/deploy.md"
         return Finding("certificate", ok=False, text=text)
     if now < begins:
         return Finding("certificate", ok=False, text="not valid yet; this machine's clock is behind")

@@ -1,0 +1,66 @@
+"""The pages work: a newcomer who follows them from the first to the last gets what they show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, Block, all_blocks
+from tests.docs.walk import Walk, difference, session
+
+# One story: try a study on a laptop; then run the consortium, join as a hospital, ask.
+ON_A_LAPTOP = ("README.md", "docs/simulation.md")
+IN_A_FEDERATION = ("docs/coordinator.md", "docs/site.md", "docs/analyst.md")
+
+
+def test_the_pages_for_a_laptop_can_be_followed_from_start_to_end(tmp_path: Path) -> None:
+    with Walk(tmp_path) as walk:
+        for page in ON_A_LAPTOP:
+            walk.follow(ROOT / page)
+
+
+def test_the_pages_of_the_roles_can_be_followed_from_start_to_end(tmp_path: Path) -> None:
+    with Walk(tmp_path) as walk:
+        walk.follow(ROOT / ON_A_LAPTOP[0], until_the_first_command=True)
+        for page in IN_A_FEDERATION:
+            walk.follow(ROOT / page)
+        assert len(walk.running) == 3  # a coordinator and two sites
+
+
+def test_everything_that_could_be_run_is_on_a_page_that_is() -> None:
+    runnable = {block.page for language in ("console", "python") for block in all_blocks(language)}
+    assert runnable <= {*ON_A_LAPTOP, *IN_A_FEDERATION}
+
+
+def test_a_page_that_lies_is_found(tmp_path: Path) -> None:
+    page = tmp_path.joinpath
+    lies = {
+        "output": "```console\n$ echo one\ntwo\n```\n",
+        "order": "```console\n$ printf 'one\\ntwo\\n'\ntwo\none\n```\n",
+        "exit code": "```console\n$ false\n```\n",
+        "expected exit code": "```console\n$ true   # exit 3\n```\n",
+        "program": "```python\nraise ValueError\n```\n",
+        "service": "```console\n$ false &\nserving\n```\n",
+    }
+    for lie, text in lies.items():
+        page(f"{lie}.md").write_text(text, encoding="utf-8")
+        with pytest.raises(AssertionError), Walk(tmp_path) as walk:
+            _follow(walk, page(f"{lie}.md"))
+
+
+def _follow(walk: Walk, path: Path) -> None:
+    # A page outside the project has no name in it.
+    language, text = path.read_text("utf-8").removeprefix("```").removesuffix("```\n").split("\n", 1)
+    block = Block(path.name, 1, language, "", text)
+    if language == "python":
+        walk._finish(block, ["python", "-c", text], path.name, code=0)
+    for command, shown in session(block) if language == "console" else ():
+        walk._command(block, command, shown)
+
+
+def test_noised_numbers_are_any_numbers_and_words_are_themselves() -> None:
+    shown = ["AVG(sbp)   139.52 ± 0.24  [139.05, 139.99]", "…", "Answered: a, b."]
+    assert difference(shown, "AVG(sbp)  7 ± 1.5  [1, 20]\nmore\nAnswered: a, b.\n") is None
+    assert difference(shown, "AVG(age)  7 ± 1.5  [1, 20]\nAnswered: a, b.\n") == shown[0]
+    assert difference(["spent ε = 0.3"], "spent ε = 0.4\n") == "spent ε = 0.3"
