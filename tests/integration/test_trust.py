@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -229,6 +230,19 @@ def test_the_running_agent_renews_its_certificate_and_goes_on_answering(make_fed
     second = certificate.read_bytes()
     assert is_about(federation.ask(), 10)
     eventually(lambda: certificate.read_bytes() != second, what="it is renewed again")
+    assert is_about(federation.ask(fresh=True), 10)
+
+
+@pytest.mark.slow
+def test_every_certificate_may_expire_while_the_processes_run(make_federation: Make) -> None:
+    federation = make_federation(sites=("two",), certificate_hours=0.004)
+    federation.start_coordinator()
+    tls = federation.site("two") / "tls"
+    _reissue(federation, CoordinatorFolder(federation.consortium), tls / "key.pem", tls / "certificate.pem")
+    federation.start_site("two")
+    assert is_about(federation.ask(), 10)
+    # Twice the life of every certificate that was there at the beginning.
+    time.sleep(2 * 0.004 * 3600)
     assert is_about(federation.ask(fresh=True), 10)
 
 
