@@ -19,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"```(\S*)\s*(.*)")
+# Also as the entry point of a container.
+_CALL = re.compile(r"(?:^|[\s(]|bin/)wardround(?:-site|-coordinator)? +((?:[a-z]|--version).*)")
 _HEADING = re.compile(r"#{1,6} +(.*)")
 
 
@@ -86,6 +88,6 @@ def commands(block: Block) -> list[str]:
         words = line.removeprefix("$ ") if block.language == "console" else line
         if block.language == "console" and not line.startswith("$ "):
             continue
-        if match := re.search(r"(?:^|[\s(/])wardround (.*)", words):
+        if match := _CALL.search(words):
             found.append(match[1])
     return found
