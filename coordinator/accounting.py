@@ -21,7 +21,7 @@ from wardround.federation.plan import Plan, price
 from wardround.federation.study import Study
 from wardround.privacy.filter import epsilon_charged, epsilon_remaining, epsilon_spent, fraction_remaining
 from wardround.privacy.loss import Cost
-from wardround.privacy.parallel import in_parallel
+from wardround.privacy.parallel import in_parallel, over_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Balances:
     @property
     def whole(self) -> Cost:
         """The loss of the unit that lost most: it is at the `overlap` dearest sites (PROOFS.md#parallel)."""
-        return in_parallel(self.sites.values(), overlap=self.study.overlap_among(len(self.sites)))
+        return over_groups(self.sites, self.study.groups_among(self.sites))
 
     def spent(self) -> Loss:
         """The filter's ε at the study's δ."""
@@ -61,7 +61,7 @@ class Balances:
 
     def remaining(self, *, delta: float) -> Remaining:
         """The largest next question at `delta` that would be admitted, and the share of the budget left."""
-        overlap = self.study.overlap_among(len(self.sites))
+        overlap = self.study.overlap_among(self.sites)
         epsilon = epsilon_remaining(self.whole, self.study.cap, delta=delta, overlap=overlap)
         return Remaining(epsilon, fraction_remaining(self.whole, self.study.cap))
 
@@ -177,7 +177,7 @@ def basic_epsilon(connection: sqlite3.Connection, study: Study) -> tuple[int, fl
     Basic composition adds up each question's own ε, taken at an equal part of δ. A question counts for as
     many sites as one unit may appear at, even when some of them refused it.
     """
-    sites = connection.execute("SELECT count(*) FROM sites").fetchone()[0]
+    sites = [name for (name,) in connection.execute("SELECT name FROM sites")]
     overlap = study.overlap_among(sites)
     rows = connection.execute("SELECT mu_squared, pure, slack, count(*) FROM rounds GROUP BY 1, 2, 3").fetchall()
     gaussian = sum(times for mu_squared, _, _, times in rows if mu_squared)

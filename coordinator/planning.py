@@ -76,7 +76,7 @@ def plans_for(request: AskRequest, study: Study, participants: Mapping[str, int]
 
 def charged(plan: Plan, study: Study, *, delta: float) -> Loss:
     """What the plan costs one unit over all of its sites, as ε at `delta`; pure noise needs no δ."""
-    overlap = study.overlap_among(len(plan.participants))
+    overlap = study.overlap_among(plan.participants)
     whole = in_parallel([price(plan, study).cost] * overlap, overlap=overlap)
     spent_delta = 0.0 if plan.mechanism is Mechanism.DISCRETE_LAPLACE else delta
     return Loss(epsilon_charged(whole, delta=spent_delta), spent_delta)
@@ -115,7 +115,7 @@ def _plan(
     mechanism: Mechanism, request: AskRequest, sharp: Sharpness, study: Study, participants: tuple[str, ...]
 ) -> Plan:
     form = shape(request.query, study, mechanism)
-    overlap = study.overlap_among(len(participants))
+    overlap = study.overlap_among(participants)
     share = Fraction(1, len(form.parts))
     too_fine = QueryMistaken(f"ε = {sharp.epsilon:g} is too small for this question; ask with a larger ε.")
     try:

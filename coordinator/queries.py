@@ -103,7 +103,7 @@ class Queries:
         fitting = (question for question in questions if self._accounting.fits(question.plan))
         question = known or next(fitting, questions[0])
         plan, study = question.plan, self._ledger.study
-        overlap = study.overlap_among(len(plan.participants))
+        overlap = study.overlap_among(plan.participants)
         return Preview(
             plan_id=plan.plan_id,
             unit=study.unit.value,
@@ -132,7 +132,7 @@ class Queries:
         return BudgetReport(
             study=study.name,
             unit=study.unit.value,
-            overlap=study.overlap_among(len(sites)),
+            overlap=study.overlap_among(site.name for site in sites),
             cap=Loss(study.cap.epsilon, study.cap.delta),
             spent=spent,
             remaining=now.remaining(delta=study.cap.delta),

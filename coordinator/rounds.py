@@ -57,7 +57,7 @@ class Round:
         refuse_too_few(outcome, study)
         releases = [decode_release(payload).values for payload in self._collection.releases(plan, outcome.answered)]
         estimates = combine(plan, shape_of(plan, study), releases, setting=self._setting)
-        overlap = study.overlap_among(len(plan.participants))
+        overlap = study.overlap_among(plan.participants)
         answer = StoredAnswer(
             outcome=outcome,
             estimates=estimates,

@@ -26,9 +26,9 @@ def ref(name: str) -> exp.Column:
     return exp.column(name, quoted=True)
 
 
-def named(value: exp.Expression, name: str) -> exp.Expression:
+def named(value: exp.Expression, name: str) -> exp.Alias:
     """`value AS name`."""
-    return exp.alias_(value, name, quoted=True)
+    return exp.Alias(this=value, alias=identifier(name))
 
 
 def paren(value: exp.Expression) -> exp.Paren:

@@ -91,6 +91,16 @@ def test_under_overlap_the_k_dearest_sites_count_and_the_question_still_costs_wh
     assert answer.privacy.charged.epsilon <= 0.5
 
 
+def test_hospitals_that_share_patients_pay_together_and_the_others_alone(tmp_path: Path) -> None:
+    together = '1\ngroups = [{ sites = ["one", "two"], overlap = 2 }]'
+    world = oracle(tmp_path, overlap=together)
+    answer = world.ask(ask(0.5))
+    cost = price(world.hospitals["one"].seen[0].task.plan, world.study).cost
+    assert world.spent() == Cost(2 * cost.mu_squared, 0, 2 * cost.slack)
+    assert answer.privacy.composition == "overlap 2"
+    assert answer.privacy.charged.epsilon == pytest.approx(0.5, rel=1e-3)
+
+
 def test_under_overlap_a_refusing_site_is_not_among_the_dearest(tmp_path: Path) -> None:
     world = oracle(tmp_path, overlap=3, moods={"two": "refuse"})
     world.ask(ask(0.5))

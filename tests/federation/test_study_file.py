@@ -94,8 +94,42 @@ def test_any_change_that_matters_changes_the_hash_and_a_comment_does_not() -> No
 
 def test_a_silent_study_assumes_every_patient_is_everywhere() -> None:
     study = parse_study(STUDY.replace("overlap = 1\n", ""))
-    assert study.overlap_among(7) == 7
-    assert parse_study(STUDY).overlap_among(7) == 1
+    assert study.overlap_among("abcdefg") == 7
+    assert parse_study(STUDY).overlap_among("abcdefg") == 1
+
+
+GROUPS = """
+[[groups]]
+sites = ["st-mary", "lakeside", "harbour"]
+overlap = 2
+[[groups]]
+sites = ["north"]
+"""
+
+
+def test_hospitals_that_share_patients_are_declared_as_groups() -> None:
+    study = parse_study(STUDY + GROUPS)
+    assert study.overlap_among(["st-mary", "harbour", "lakeside", "north", "far"]) == 2
+    assert study.overlap_among(["st-mary", "north", "far", "near"]) == 1
+    assert study.study_hash != parse_study(STUDY).study_hash
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('["north"]', '["st-mary"]', "groups.sites must be names of sites, each in one group and once"),
+        ('["north"]', '["north", "north"]', "each in one group and once"),
+        ('["north"]', "[]", "each in one group and once"),
+        ('["north"]', '["a b"]', "each in one group and once"),
+        ("overlap = 2", "overlap = 0", "groups.overlap must be a whole number"),
+        ("overlap = 2", "overlpa = 2", "did you mean 'overlap'?"),
+        ("[[groups]]", "[groups]", "TOML"),
+    ],
+)
+def test_a_group_that_cannot_be_read_is_one_sentence(old: str, new: str, said: str) -> None:
+    with pytest.raises(ConfigurationMistaken) as caught:
+        parse_study(STUDY + GROUPS.replace(old, new, 1))
+    assert said in caught.value.message
 
 
 def test_delta_must_be_below_one_over_the_declared_patients() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wardround.privacy.loss import Cost
-from wardround.privacy.parallel import in_parallel
+from wardround.privacy.parallel import Group, groups_among, in_one_sum, in_parallel, over_groups
 
 AMOUNTS = st.integers(min_value=0, max_value=2**60)
 COSTS = st.builds(Cost, AMOUNTS, AMOUNTS, AMOUNTS)
@@ -71,3 +71,56 @@ def test_no_sites_cost_nothing() -> None:
 def test_an_overlap_below_one_is_refused(overlap: int) -> None:
     with pytest.raises(ValueError, match="overlap must be at least 1"):
         in_parallel([], overlap=overlap)
+
+
+# --- Groups of sites that share patients -------------------------------------------------------------------
+
+NAMES = ("a", "b", "c", "d", "e")
+
+
+@st.composite
+def sharings(draw: st.DrawFn) -> tuple[dict[str, Cost], tuple[Group, ...], int | None]:
+    spent = {name: draw(COSTS) for name in NAMES}
+    cut = draw(st.integers(0, 5))
+    declared = (Group(NAMES[:cut], draw(st.integers(1, cut))),) if cut else ()
+    return spent, declared, draw(st.one_of(st.none(), st.integers(1, 5)))
+
+
+@given(sharings())
+def test_no_patient_of_any_group_pays_more_than_the_cost_over_groups(
+    sharing: tuple[dict[str, Cost], tuple[Group, ...], int | None],
+) -> None:
+    spent, declared, overlap = sharing
+    groups = groups_among(spent, declared=declared, overlap=overlap)
+    bound = over_groups(spent, groups)
+    for group in groups:
+        for patient in itertools.combinations(group.sites, group.overlap):
+            assert sum((spent[site] for site in patient), start=Cost.zero()).fits(bound)
+
+
+@given(sharings())
+def test_groups_never_cost_more_than_one_group_of_all_with_the_widest_overlap(
+    sharing: tuple[dict[str, Cost], tuple[Group, ...], int | None],
+) -> None:
+    spent, declared, overlap = sharing
+    groups = groups_among(spent, declared=declared, overlap=overlap)
+    widest = max(group.overlap for group in groups)
+    assert over_groups(spent, groups).fits(in_parallel(spent.values(), overlap=widest))
+
+
+def test_the_example_of_three_shared_hospitals_and_a_pair() -> None:
+    spent = {name: Cost(10 * (place + 1), 0, 1) for place, name in enumerate(NAMES)}
+    groups = groups_among(spent, declared=[Group(("a", "b", "c"), 2)], overlap=1)
+    assert over_groups(spent, groups) == Cost(50, 0, 2)
+    assert over_groups(spent, groups_among(spent, declared=[], overlap=None)) == Cost(150, 0, 5)
+
+
+def test_a_site_outside_every_group_is_not_free() -> None:
+    with pytest.raises(ValueError, match="outside: b"):
+        over_groups({"a": Cost(1, 0, 0), "b": Cost(1, 0, 0)}, [Group(("a",), 1)])
+
+
+def test_one_noised_total_costs_a_patient_at_j_sites_j_squared() -> None:
+    assert in_one_sum(Cost(7, 3, 1), sites=3) == Cost(63, 9, 3)
+    with pytest.raises(ValueError, match="one site at least"):
+        in_one_sum(Cost(7, 3, 1), sites=0)

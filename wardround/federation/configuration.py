@@ -126,6 +126,15 @@ class Section:
             raise self.fault(key, "a table")
         return Section(self.file, self.where(key), value)
 
+    def sections(self, key: str) -> tuple[Section, ...]:
+        """The tables of an array of tables; none when the key is absent."""
+        value = self._take(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self.fault(key, "tables written as [[" + self.where(key) + "]]")
+        return tuple(Section(self.file, self.where(key), item) for item in value)
+
     def names(self) -> tuple[str, ...]:
         """The keys of a section whose keys are names; each becomes known."""
         self._known.update(self._content)

@@ -7,7 +7,7 @@ signs the hash of this word; a plan that names another hash is refused.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -18,6 +18,7 @@ from wardround.federation.configuration import nearest
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import Value
 from wardround.privacy.filter import Cap
+from wardround.privacy.parallel import Group, groups_among
 
 MAX_INTEGER_GROUPS = 1024
 
@@ -109,6 +110,7 @@ class Study:
     min_sites: int
     deadline_seconds: float
     approval_seconds: float
+    groups: tuple[Group, ...] = ()
 
     def table(self, name: str) -> Table:
         """The declared table, or a sentence with the nearest one."""
@@ -118,9 +120,13 @@ class Study:
         msg = f"unknown table {name!r}; {nearest(name, [t.name for t in self.tables])}"
         raise QueryMistaken(msg)
 
-    def overlap_among(self, sites: int) -> int:
-        """The most of `sites` sites that one unit may appear at; all of them when the study is silent."""
-        return max(1, sites if self.overlap is None else min(self.overlap, sites))
+    def groups_among(self, sites: Iterable[str]) -> tuple[Group, ...]:
+        """Which of `sites` share units, and how many of them one unit may appear at."""
+        return groups_among(sites, declared=self.groups, overlap=self.overlap)
+
+    def overlap_among(self, sites: Iterable[str]) -> int:
+        """The most of `sites` that one unit may appear at."""
+        return max((group.overlap for group in self.groups_among(sites)), default=1)
 
     @cached_property
     def study_hash(self) -> str:

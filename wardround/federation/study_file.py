@@ -15,6 +15,7 @@ from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.expressions import MAX_TEXT, Value
 from wardround.federation.study import Column, ColumnType, Study, Table, Unit, parse_date
 from wardround.privacy.filter import Cap
+from wardround.privacy.parallel import Group
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -45,6 +46,7 @@ def parse_study(text: str, *, name: str = "study.toml") -> Study:
         deadline_seconds=top.number("deadline_seconds", 60.0, lower=0.1, upper=30 * 24 * 3600.0),
         approval_seconds=top.number("approval_seconds", WEEK_SECONDS, lower=0.0, upper=366 * 24 * 3600.0),
         tables=_tables(top.section("tables"), unit),
+        groups=_groups(top.sections("groups")),
     )
     top.close()
     return study
@@ -60,6 +62,19 @@ def _cap(section: Section) -> Cap:
     except ValueError as error:
         msg = f"{section.file}: {section.path}: {error}"
         raise ConfigurationMistaken(msg) from None
+
+
+def _groups(sections: tuple[Section, ...]) -> tuple[Group, ...]:
+    groups: list[Group] = []
+    for section in sections:
+        sites = section.texts("sites")
+        overlap = section.integer("overlap", len(sites), lower=1, upper=10_000)
+        section.close()
+        taken = {site for group in groups for site in group.sites}
+        if not sites or len(set(sites)) != len(sites) or taken & set(sites) or not all(map(NAME.fullmatch, sites)):
+            raise section.fault("sites", "names of sites, each in one group and once")
+        groups.append(Group(tuple(sorted(sites)), min(overlap, len(sites))))
+    return tuple(sorted(groups, key=lambda group: group.sites))
 
 
 def _tables(section: Section, unit: Unit) -> tuple[Table, ...]:

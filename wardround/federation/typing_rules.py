@@ -161,7 +161,8 @@ def typed_value(value: Value, column: Column) -> Value:
 
 
 def _number(value: float, column: Column) -> int | float:
-    if not math.isfinite(value) or abs(value) > MAX_INTEGER:
+    # Size first: a whole number of hundreds of digits is no float that could be asked whether it is finite.
+    if abs(value) > MAX_INTEGER or not math.isfinite(value):
         msg = f"{column.name!r} is compared with a number that is not finite or too large."
         raise QueryMistaken(msg)
     if column.type is ColumnType.NUMBER:

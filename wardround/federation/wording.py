@@ -32,6 +32,10 @@ def study_text(study: Study) -> str:
         + (f", of it ε = {study.cap.pure_epsilon:g} for Laplace noise" if study.cap.pure_epsilon else "")
         + f"; answers need {study.min_sites} {_sites(study.min_sites)}",
     ]
+    lines.extend(
+        f"  except at {', '.join(group.sites)}: there at no more than {group.overlap} {_sites(group.overlap)}"
+        for group in study.groups
+    )
     for table in study.tables:
         lines.append(
             f"  table {table.name}: unit key {table.unit_key}, at most {table.max_rows_per_unit} rows "

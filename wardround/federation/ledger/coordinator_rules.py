@@ -12,17 +12,15 @@ from wardround.federation.ledger.problems import Code, Problem
 from wardround.federation.ledger.site_rules import price_of, within
 from wardround.privacy.filter import Cap
 from wardround.privacy.loss import Cost
-from wardround.privacy.parallel import in_parallel
+from wardround.privacy.parallel import Group, groups_among, over_groups
 
 
 class CoordinatorRules:
-    """Reserved before received, once each, and the dearest `overlap` sites together never above the cap.
+    """Reserved before received, once each, and what the dearest patient lost never above the cap."""
 
-    Without an overlap every site counts, which is the strictest reading.
-    """
-
-    def __init__(self, *, overlap: int | None) -> None:
+    def __init__(self, *, overlap: int | None, groups: tuple[Group, ...] = ()) -> None:
         self._overlap = overlap
+        self._groups = groups
         self._cap: Cap | None = None
         self._allowance = Cost.zero()
         self._by_site: dict[str, Cost] = {}
@@ -37,8 +35,8 @@ class CoordinatorRules:
     @property
     def spent(self) -> Cost:
         """The loss of the patient it costs most."""
-        overlap = self._overlap or max(len(self._by_site), 1)
-        return in_parallel(self._by_site.values(), overlap=overlap)
+        groups = groups_among(self._by_site, declared=self._groups, overlap=self._overlap)
+        return over_groups(self._by_site, groups)
 
     @property
     def cap(self) -> Cap | None:

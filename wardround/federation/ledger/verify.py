@@ -22,6 +22,7 @@ from wardround.federation.ledger.problems import Code, Problem, Rules
 from wardround.federation.ledger.site_rules import SiteRules
 from wardround.privacy.filter import Cap
 from wardround.privacy.loss import Cost
+from wardround.privacy.parallel import Group
 
 MOST_PROBLEMS = 1000
 
@@ -101,7 +102,8 @@ def _opened(evidence: Evidence) -> tuple[str, Rules]:
         case "site":
             return "site", SiteRules(body)
         case "coordinator":
-            return "coordinator", CoordinatorRules(overlap=_overlap(evidence.study))
+            overlap, groups = _sharing(evidence.study)
+            return "coordinator", CoordinatorRules(overlap=overlap, groups=groups)
         case _:
             raise LedgerCorrupt(private="the ledger's role is unknown")
 
@@ -123,13 +125,20 @@ def _opening(evidence: Evidence, signer: str) -> Iterator[Problem]:
             yield Problem(0, Code.WRONG_HEADER)
 
 
-def _overlap(study: str) -> int | None:
-    """The overlap in the canonical text of a study; every site when there is none."""
+def _sharing(study: str) -> tuple[int | None, tuple[Group, ...]]:
+    """The overlap and the groups of sites in the canonical text of a study; every site when it cannot be read.
+
+    The text is believed only because its hash is the one that was signed.
+    """
     try:
-        overlap = json.loads(study)["fields"]["overlap"]
+        fields = json.loads(study)["fields"]
+        overlap = None if fields["overlap"] is None else int(fields["overlap"])
+        words = [word["fields"] for word in fields["groups"]]
+        groups = tuple(Group(tuple(map(str, word["sites"])), int(word["overlap"])) for word in words)
     except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return overlap if isinstance(overlap, int) and overlap > 0 else None
+        return None, ()
+    sound = (overlap is None or overlap > 0) and all(group.overlap > 0 for group in groups)
+    return (overlap, groups) if sound else (None, ())
 
 
 def _walk(rules: Rules, evidence: Evidence) -> Iterator[Problem]:
