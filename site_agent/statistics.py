@@ -212,7 +212,7 @@ def _values(part: Part, table: str, *, negated: bool) -> exp.Select:
 
 
 def _totals(part: Part, source: exp.Expression) -> exp.Select:
-    sums = []
+    sums: list[exp.Expression] = []
     for name in _coordinates(part):
         total = cast(exp.Sum(this=ref(name)), "INT128")
         inside = clamped(total, -LARGEST_TOTAL, LARGEST_TOTAL, "INT128")
