@@ -1,0 +1,214 @@
+"""`wardround account` and `wardround calibrate`: what privacy costs, before anything is asked.
+
+Both only compute: they read no study, no ledger and no patient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from wardround.cli.analyst_commands import AsJson
+from wardround.cli.console import print_document, say
+from wardround.federation.configuration import nearest
+from wardround.federation.errors import Mistaken
+from wardround.privacy.accounting import events as words
+from wardround.privacy.accounting.events import Event, Schedule
+
+# What an event is called here: its numbers, and those of them that may be left out.
+_KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "gaussian": (("z",), ()),
+    "discrete_gaussian": (("sigma",), ("shift",)),
+    "laplace": (("epsilon",), ()),
+    "discrete_laplace": (("epsilon",), ("shift",)),
+    "pure": (("epsilon",), ()),
+    "approx": (("epsilon", "delta"), ()),
+    "subsampled": (("q", "z"), ()),
+}
+_WHOLE = ("count", "shift")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the accountants and the planner on the door."""
+    app.command(
+        epilog="Example: wardround account --delta 1e-7 gaussian:z=25:count=800 laplace:epsilon=0.02:count=60 "
+        "subsampled:q=0.01:z=1:count=1000"
+    )(account)
+    app.command(epilog="Example: wardround calibrate --epsilon 1 --delta 1e-6 --rounds 12 --queries 10")(calibrate)
+
+
+def account(
+    events: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="EVENT…",
+            help="KIND:name=value:…[:count=N], where KIND is gaussian (z), laplace, discrete_laplace or pure "
+            "(epsilon), approx (epsilon, delta), subsampled (q, z) or discrete_gaussian (sigma, shift).",
+        ),
+    ],
+    delta: Annotated[float, typer.Option("--delta", metavar="D", help="The δ at which ε is told.")],
+    overlap: Annotated[int, typer.Option("--overlap", metavar="K", help="Sites one patient may be at.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a schedule of releases costs one patient, by every accountant."""
+    from wardround.privacy.accounting.report import compare
+
+    schedule = read_schedule(events)
+    try:
+        lines = compare(schedule, delta=delta, overlap=overlap)
+    except ValueError as error:
+        raise Mistaken(_sentence(error)) from None
+    if as_json:
+        print_document({line.accountant: line.epsilon if math.isfinite(line.epsilon) else None for line in lines})
+        return
+    sites = "" if overlap == 1 else f", at each of {overlap} sites"
+    say(f"{schedule.events} events{sites}; ε at δ = {delta:g}:")
+    for line in lines:
+        told = f"{line.epsilon:10.4g}" if math.isfinite(line.epsilon) else f"{'–':>10}"
+        say(f"  {line.accountant:<11}{told}   {line.note}".rstrip())
+    say("Each bounds a schedule that was fixed beforehand; `pld` is the tightest. What may still run is decided by")
+    say("the filter, which also holds when each question is chosen after seeing earlier answers.")
+
+
+def calibrate(
+    delta: Annotated[float, typer.Option("--delta", metavar="D", help="The δ of all answers together.")],
+    epsilon: Annotated[float | None, typer.Option("--epsilon", metavar="E", help="The ε of all together.")] = None,
+    rounds: Annotated[int, typer.Option("--rounds", metavar="T", help="How many rounds.")] = 1,
+    queries: Annotated[int, typer.Option("--queries", metavar="Q", help="How many answers in each.")] = 1,
+    sensitivity: Annotated[
+        float, typer.Option("--sensitivity", metavar="S", help="How far one patient moves an answer.")
+    ] = 1.0,
+    standard_error: Annotated[
+        float | None,
+        typer.Option("--standard-error", metavar="SE", help="Instead of ε: the noise wanted; ε is found."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the least noise for a budget, or the budget that a wanted noise needs."""
+    from wardround.privacy.accounting.planner import classic_sigma, epsilon_for, plan_noise
+
+    if (epsilon is None) == (standard_error is None):
+        msg = "Say either --epsilon or --standard-error, and not both."
+        raise Mistaken(msg)
+    shape = {"rounds": rounds, "queries": queries}
+    try:
+        if epsilon is None:
+            wanted = standard_error or 0.0
+            epsilon = epsilon_for(standard_error=wanted, delta=delta, sensitivity=sensitivity, **shape)
+        plan = plan_noise(epsilon=epsilon, delta=delta, sensitivity=sensitivity, **shape)
+    except ValueError as error:
+        raise Mistaken(_sentence(error)) from None
+    try:
+        classic: float | None = classic_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity, **shape)
+    except ValueError:
+        classic = None
+    if as_json:
+        print_document(
+            {
+                "sigma": plan.sigma,
+                "mechanism": "discrete_gaussian",
+                "classic": classic,
+                "laplace": plan.laplace,
+                "zcdp": plan.zcdp,
+                "mu": plan.mu,
+                "standard_error": {"discrete_gaussian": plan.sigma, "discrete_laplace": plan.laplace_deviation},
+                "better": plan.better.value,
+                "epsilon": epsilon,
+                "delta": delta,
+                "rounds": rounds,
+                "queries": queries,
+                "sensitivity": sensitivity,
+            }
+        )
+        return
+    answers = "1 answer" if rounds * queries == 1 else f"{rounds * queries} answers"
+    say(f"ε = {epsilon:.4g}, δ = {delta:g} for {answers}, moved by at most {sensitivity:g} by one patient:")
+    say(f"  Gaussian, analytic   σ = {plan.sigma:.4g}   (μ = {plan.mu:.4g} in all)")
+    say(f"  Gaussian, by zCDP    σ = {plan.zcdp:.4g}")
+    refused = "refused: its proof ends at ε = 1" if classic is None else f"σ = {classic:.4g}"
+    say(f"  Gaussian, classic    {refused}   (ε and δ split evenly)")
+    say(f"  Laplace, δ = 0       b = {plan.laplace:.4g}   (standard error {plan.laplace_deviation:.4g})")
+    name = "Laplace" if plan.better.value == "discrete_laplace" else "Gaussian"
+    say(f"{name} noise is the smaller here. It is added once at each site.")
+
+
+def read_schedule(events: list[str]) -> Schedule:
+    """The schedule that the words of a command line name."""
+    counts: Counter[Event] = Counter()
+    try:
+        for text in events:
+            event, count = _read_event(text)
+            counts[event] += count
+        return Schedule.of(counts)
+    except ValueError as error:
+        raise Mistaken(_sentence(error)) from None
+
+
+def _read_event(text: str) -> tuple[Event, int]:
+    kind, *settings = text.split(":")
+    if kind not in _KINDS:
+        msg = f"{text!r}: there is no event {kind!r}; {nearest(kind, _KINDS)}"
+        raise Mistaken(msg)
+    required, optional = _KINDS[kind]
+    numbers = _read_numbers(text, settings, known=(*required, *optional, "count"))
+    missing = [name for name in required if name not in numbers]
+    if missing:
+        msg = f"{text!r}: a {kind} event needs {' and '.join(missing)}, as in {_example(kind)}."
+        raise Mistaken(msg)
+    count = int(numbers.pop("count", 1.0))
+    if count < 1:
+        msg = f"{text!r}: count must be at least 1."
+        raise Mistaken(msg)
+    shift = int(numbers.pop("shift", 1.0))
+    try:
+        match kind:
+            case "gaussian":
+                return words.Gaussian(**numbers), count
+            case "discrete_gaussian":
+                return words.DiscreteGaussian(**numbers, shift=shift), count
+            case "laplace":
+                return words.Laplace(**numbers), count
+            case "discrete_laplace":
+                return words.DiscreteLaplace(**numbers, shift=shift), count
+            case "pure":
+                return words.Pure(**numbers), count
+            case "approx":
+                return words.Approximate(**numbers), count
+            case _:
+                return words.SubsampledGaussian(**numbers), count
+    except ValueError as error:
+        msg = f"{text!r}: {error}."
+        raise Mistaken(msg) from None
+
+
+def _read_numbers(text: str, settings: list[str], *, known: tuple[str, ...]) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if name not in known:
+            msg = f"{text!r}: unknown key {name!r}; {nearest(name, known)}"
+            raise Mistaken(msg)
+        if name in numbers:
+            msg = f"{text!r}: {name} is said twice."
+            raise Mistaken(msg)
+        try:
+            numbers[name] = float(int(value)) if name in _WHOLE else float(value)
+        except (ValueError, OverflowError):
+            kind = "a whole number" if name in _WHOLE else "a number"
+            told = f"{value!r} is not {kind}" if equals else f"say {name}=…"
+            msg = f"{text!r}: {name} must be {kind}; {told}."
+            raise Mistaken(msg) from None
+    return numbers
+
+
+def _example(kind: str) -> str:
+    values = {"z": "25", "sigma": "25", "epsilon": "0.02", "delta": "1e-9", "q": "0.01"}
+    return ":".join([kind, *(f"{name}={values[name]}" for name in _KINDS[kind][0]), "count=10"])
+
+
+def _sentence(error: ValueError) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
