@@ -14,6 +14,7 @@ from wardround.cli import (
     analyst_commands,
     coordinator_commands,
     ledger_commands,
+    privacy_commands,
     simulation_commands,
     site_commands,
     study_commands,
@@ -40,6 +41,7 @@ app.add_typer(ledger_commands.app, name="ledger", help="Check and export a ledge
 app.add_typer(study_commands.app, name="study", help="Check a study before anyone signs it.")
 analyst_commands.add_to(app)
 simulation_commands.add_to(app)
+privacy_commands.add_to(app)
 
 
 @app.command()
