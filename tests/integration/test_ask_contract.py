@@ -143,6 +143,7 @@ def test_a_coordinator_that_is_away_is_exit_code_three(make_federation: Make) ->
     assert (done.code, done.error["code"]) == (3, "PeerUnreachable")
 
 
+@pytest.mark.slow
 def test_a_killed_question_is_continued_by_asking_again(make_federation: Make) -> None:
     federation = make_federation()
     federation.start_coordinator()

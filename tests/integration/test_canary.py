@@ -76,6 +76,7 @@ def test_a_planted_value_appears_nowhere_but_in_its_source(make_federation: Make
     outputs += [repr(check_site(federation.site("two")))]
     refused = federation.ask("SELECT SUM(age) FROM encounters")
     assert sites_in(refused)["refused"] == {"two": "SchemaRefused"}
+    assert federation.entries("two", "charged", str(refused["plan_id"])) == []
     (federation.site("two") / "moved").unlink()
     # No header at all: the planted row stands where the names of the columns should.
     plant(federation, "two", PLANTED)
@@ -92,7 +93,7 @@ def test_a_source_that_fails_after_the_charge_says_one_fixed_sentence_and_stays_
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    federation = make_federation(sites=("one", "two"), deadline_seconds=5.0)
+    federation = make_federation(sites=("one", "two"), deadline_seconds=3.0)
     site = federation.site("two")
     table = pa.table(
         {

@@ -25,7 +25,7 @@ from site_agent.serve import open_ledger
 from tests.integration.conftest import Make
 from tests.integration.stage import Federation, eventually, is_about, now, sites_in, value
 from wardround.federation.certificates import Role, key_to_pem, new_tls_key, tls_key_hash
-from wardround.federation.errors import AwaitingApproval, FederationError, Mistaken
+from wardround.federation.errors import AwaitingApproval, FederationError, Mistaken, TooFewSites
 from wardround.federation.identity import Identity, Purpose
 
 # --- the steward ----------------------------------------------------------------------------------------------
@@ -158,6 +158,7 @@ def test_site_check_says_when_the_coordinator_is_away(make_federation: Make) -> 
 
 @pytest.mark.serial
 def test_one_process_serves_a_folder_and_a_signal_ends_it_within_seconds(federation: Federation) -> None:
+    federation.await_sites()
     second = federation.run("site", "serve", federation.site("two"))
     assert (second.code, "another process is serving" in second.err) == (1, True)
     second = federation.run("coordinator", "serve", federation.consortium)
@@ -189,17 +190,29 @@ def test_a_stopped_site_is_missing_and_too_few_sites_are_refused(make_federation
     done = federation.ask_command("SELECT COUNT(*) FROM encounters")
     assert (done.code, done.error["code"]) == (1, "TooFewSites")
     assert "1 of 3 sites answered and the study needs 2; missing: three, two" in str(done.error["message"])
-    plan_id = federation.rows("consortium", "SELECT plan_id FROM rounds ORDER BY number DESC")[0][0]
-    # Asked again when a hospital is back: the same plan, no second charge.
-    federation.start_site("three")
-    federation.await_sites()
-    again = federation.ask("SELECT COUNT(*) FROM encounters")
-    assert (again["plan_id"], sites_in(again)["missing"]) == (plan_id, ["two"])
-    assert len(federation.entries("consortium", "reserved", str(plan_id))) == 1
-    assert len(federation.entries("one", "charged", str(plan_id))) == 1
     federation.check_ledgers()
 
 
+@pytest.mark.slow
+def test_a_round_with_too_few_sites_is_continued_by_asking_again_at_no_new_charge(make_federation: Make) -> None:
+    federation = make_federation(deadline_seconds=3.0, min_sites=2)
+    federation.start_coordinator()
+    federation.start_site("one")
+    federation.await_sites()
+    with pytest.raises(TooFewSites, match="Asking again costs nothing more"):
+        federation.ask()
+    plan_id = str(federation.rows("consortium", "SELECT plan_id FROM rounds")[0][0])
+    federation.start_site("three")
+    federation.await_sites()
+    again = federation.ask()
+    assert is_about(again, 101), value(again)
+    assert (again["plan_id"], sites_in(again)["missing"]) == (plan_id, ["two"])
+    assert len(federation.entries("consortium", "reserved")) == 1
+    assert len(federation.entries("one", "charged")) == 1
+    federation.check_ledgers()
+
+
+@pytest.mark.slow
 def test_a_site_is_not_charged_for_what_its_schema_shows_to_be_impossible(make_federation: Make) -> None:
     federation = make_federation(sites=("one", "two"))
     rename_column(federation.site("two"))

@@ -17,7 +17,7 @@ def snapshot(federation: Federation, name: str) -> bytes:
 
 @pytest.mark.serial
 def test_a_restored_ledger_freezes_and_is_silent(make_federation: Make) -> None:
-    federation = make_federation(deadline_seconds=5.0, sites=("one", "two")).start()
+    federation = make_federation(deadline_seconds=3.0, sites=("one", "two")).start()
     federation.await_sites()
     first = federation.ask()
     federation.stop("two")
