@@ -6,6 +6,7 @@ shown as one over a task.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from enum import StrEnum
@@ -89,13 +90,15 @@ def write_private(path: Path, content: bytes) -> None:
     staged = path.with_name(path.name + ".new")
     try:
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        staged.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            staged.unlink()
         raise ConfigurationMistaken(f"{path} cannot be written: {error.strerror}.") from None
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    staged.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -5,6 +5,7 @@ It holds what was charged and the hashes of what left; no release and no key is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -32,5 +33,7 @@ def export(place: Path, out: Path) -> int:
             os.fsync(stream.fileno())
         staged.replace(out)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            staged.unlink()
         raise ConfigurationMistaken(f"{out} cannot be written: {error.strerror}.") from None
     return len(evidence.entries)
