@@ -16,7 +16,7 @@ from pathlib import Path
 from coordinator.authority import Authority
 from coordinator.folder import CoordinatorFolder
 from coordinator.ledger import Ledger, open_ledger
-from coordinator.roster import Roster, Standing
+from coordinator.roster import Roster, Standing, check_name
 from wardround.federation.certificates import (
     Role,
     key_to_pem,
@@ -30,7 +30,6 @@ from wardround.federation.identity import Purpose
 from wardround.federation.invitation import Invitation
 from wardround.federation.profile import Profile, write_profile
 from wardround.federation.study import delta_fault
-from wardround.federation.study_file import NAME
 
 SECRET_BYTES = 32
 
@@ -47,9 +46,7 @@ def opened(folder: CoordinatorFolder) -> Iterator[Ledger]:
 
 def make_invitation(folder: CoordinatorFolder, site: str, *, now: datetime.datetime) -> Invitation:
     """A fresh invitation for a name that is not on the roster; earlier unused ones for it end."""
-    if not NAME.fullmatch(site):
-        msg = f"{site!r} is not a name; use letters, digits, '-' and '_', beginning with a letter."
-        raise ConfigurationMistaken(msg)
+    check_name(site)
     secret = secrets.token_hex(SECRET_BYTES)
     expires = now + datetime.timedelta(hours=folder.configuration().invitation_hours)
     with opened(folder) as ledger:
@@ -126,6 +123,7 @@ def _use_invitation(ledger: Ledger, enrolment: Enrolment, now: datetime.datetime
 
 def issue_profile(folder: CoordinatorFolder, name: str, out: Path, *, now: datetime.datetime) -> str:
     """Put an analyst on the roster and write the profile; an earlier profile of that name stops working."""
+    check_name(name)
     configuration = folder.configuration()
     key = new_tls_key()
     expires = now + datetime.timedelta(hours=configuration.analyst_hours)

@@ -16,6 +16,7 @@ from wardround.federation.addresses import join_address, split_address
 from wardround.federation.configuration import read_text
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity, write_private
+from wardround.federation.private_folder import make_private_folder
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
 
@@ -92,8 +93,7 @@ def create_folder(path: Path, *, study_text: str, configuration_text: str | None
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         msg = f"{path} exists and is not empty; name a new folder."
         raise ConfigurationMistaken(msg)
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.chmod(0o700)
+    make_private_folder(path)
     write_private(path / "study.toml", study_text.encode())
     write_private(path / "coordinator.toml", (configuration_text or SAMPLE).encode())
     folder = CoordinatorFolder(path)

@@ -59,7 +59,7 @@ class Roster:
         self, *, name: str, identity: PublicIdentity, patients: int, dataset: str, study_signature: bytes
     ) -> SiteRecord:
         """Put a site on the roster with an account of its own; the same enrolment again changes nothing."""
-        _check_name(name)
+        check_name(name)
         if not 0 <= patients <= MOST_PATIENTS:
             msg = f"{name} declares {patients} patients; declare a whole number from 0 to {MOST_PATIENTS}."
             raise ConfigurationMistaken(msg)
@@ -80,7 +80,7 @@ class Roster:
 
     def add_analyst(self, name: str) -> AnalystRecord:
         """Put an analyst on the roster; once there, adding again changes nothing."""
-        _check_name(name)
+        check_name(name)
         record = AnalystRecord(name, Standing.ACTIVE)
         with self._ledger.database.transaction() as connection:
             if _find_analyst(connection, name) != record:
@@ -204,7 +204,8 @@ def _find_analyst(connection: sqlite3.Connection, name: str) -> AnalystRecord | 
     return None if row is None else AnalystRecord(row[0], Standing(row[1]))
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Refuse what could not stand in a certificate, a folder or a message."""
     if not NAME.fullmatch(name):
         msg = f"{name!r} is not a name; use letters, digits, '-' and '_', beginning with a letter."
         raise ConfigurationMistaken(msg)

@@ -21,6 +21,7 @@ from wardround.federation.enrolment import Enrolment
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity, Purpose, write_private
 from wardround.federation.invitation import Invitation, read_invitation
+from wardround.federation.private_folder import make_private_folder
 from wardround.federation.study import Study, delta_fault
 from wardround.federation.wording import study_text
 
@@ -74,7 +75,7 @@ def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
         raise ConfigurationMistaken(msg)
     source = config or path / "site.toml"
     if config is None and not source.exists():
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path)
         write_private(source, _template(invitation, study).encode())
         msg = f"{source} was written for you; fill it in and run the same command again."
         raise ConfigurationMistaken(msg)
@@ -109,8 +110,7 @@ def _template(invitation: Invitation, study: Study) -> str:
 def enrol(ready: Ready) -> None:
     """Make keys, sign the study, enrol over TLS pinned by the invitation, and begin the ledger."""
     path = ready.path
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.chmod(0o700)
+    make_private_folder(path)
     folder = SiteFolder(path)
     folder.tls.mkdir(mode=0o700, exist_ok=True)
     write_private(path / "site.toml", ready.configuration_text.encode())

@@ -12,6 +12,7 @@ import typer
 
 from wardround.cli import (
     analyst_commands,
+    audit_command,
     coordinator_commands,
     ledger_commands,
     privacy_commands,
@@ -42,9 +43,10 @@ app.add_typer(study_commands.app, name="study", help="Check a study before anyon
 analyst_commands.add_to(app)
 simulation_commands.add_to(app)
 privacy_commands.add_to(app)
+audit_command.add_to(app)
 
 
-@app.command()
+@app.command(epilog="Example: wardround version")
 def version() -> None:
     """Print the version."""
     say(distribution_version("wardround"))
@@ -70,6 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run one command and leave with the contract's exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in words
+    output = sys.stdout
     try:
         outcome = typer.main.get_command(app).main(args=words, prog_name="wardround", standalone_mode=False)
     except FederationError as error:
@@ -86,7 +89,10 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         note("wardround: interrupted.")
         raise SystemExit(130) from None
-    except BrokenPipeError:
+    except SystemExit:
+        # typer exits with 1, which is our "refused", after it muted an output whose reader has gone.
+        if sys.stdout is output:
+            raise
         raise SystemExit(0) from None
     except Exception as error:  # noqa: BLE001 -- one of the two top loops
         # An exception's text may quote what a driver saw; where it happened may be said, what it said may not.

@@ -90,7 +90,7 @@ def _damage_reported() -> Iterator[None]:
 def _read_folder(folder: Path) -> Evidence:
     path = folder / LEDGER_FILE
     if not path.is_file():
-        raise ConfigurationMistaken(f"{folder} has no ledger.")
+        raise ConfigurationMistaken(f"{folder} has no ledger; name a role's folder, or an export of its ledger.")
     with _damage_reported():
         # Writable, because a journal left by a crash must be rolled back before anything can be read.
         connection = sqlite3.connect(
