@@ -31,6 +31,9 @@ from wardround.privacy.loss import MU_UNIT, SLACK_UNIT
 LARGEST_CLASSIC_EPSILON = 1.0
 # The share of delta that is given to the domination of sampled blocks.
 _BLOCK_SHARE = 1e-3
+_LEAST_BLOCK_SLACK = 1e-12
+# A larger loss is not worth a grid, and nobody would grant it.
+_LARGEST_EPSILON = 1e6
 _LARGEST_DELTA = 1.0 - 1e-9
 
 
@@ -96,9 +99,16 @@ def gdp(schedule: Schedule, delta: float) -> float:
             case Gaussian():  # pragma: no branch
                 pass
     if blocks:
-        cost = dominating_cost(Schedule.of(blocks), slack=_BLOCK_SHARE * left)
+        if _is_hopeless(Schedule.of(blocks), left):
+            return math.inf
+        try:
+            cost = dominating_cost(Schedule.of(blocks), slack=max(_BLOCK_SHARE * left, _LEAST_BLOCK_SLACK))
+        except ValueError:
+            return math.inf
         mu_squared += cost.mu_squared / MU_UNIT
         left -= cost.slack / SLACK_UNIT
+        if left <= 0.0:
+            return math.inf
     mu = math.sqrt(mu_squared) * (1.0 + 2.0**-50)
     return epsilon_of(left, mu) if math.isfinite(mu) else math.inf
 
@@ -116,7 +126,14 @@ def pld(schedule: Schedule, delta: float) -> float:
         return plain
     if not kept.without_gaussians().counts:
         return epsilon_of(left, math.sqrt(kept.mu_squared) * (1.0 + 2.0**-50))
+    if _is_hopeless(kept, left):
+        return min(plain, rdp(kept, left))
     return min(plain, RunningLoss(kept, left).epsilon())
+
+
+def _is_hopeless(schedule: Schedule, delta: float) -> bool:
+    """Whether the loss is too large for any grid of losses."""
+    return basic_analytic(schedule, delta) > _LARGEST_EPSILON and rdp(schedule, delta) > _LARGEST_EPSILON
 
 
 def _converted(divergence: FloatVector, delta: float) -> float:

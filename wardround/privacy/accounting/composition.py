@@ -6,13 +6,19 @@ one Gaussian, exactly. Nothing is stored but the schedule; the rest is derived a
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.privacy.accounting.dots import MOST_POINTS, NO_TILT, TILTS, LossDistribution, loss_distributions
+from wardround.privacy.accounting.dots import (
+    MOST_POINTS,
+    NO_TILT,
+    TILTS,
+    LossDistribution,
+    connected,
+    loss_distributions,
+)
 from wardround.privacy.accounting.events import (
     Approximate,
     DiscreteLaplace,
@@ -23,14 +29,15 @@ from wardround.privacy.accounting.events import (
     Schedule,
     SubsampledGaussian,
 )
-from wardround.privacy.accounting.profiles import FloatVector, profiles, spread
+from wardround.privacy.accounting.profiles import FloatVector, Profile, gaussian_profile, profiles, spread
 
 # Joining dots adds at most step²/4 to the variance of an event: this much of the whole in all.
 _FINENESS = 1e-4
 _LARGEST_SHARE = 1 / 500
 _LARGEST_STEP = 0.02
-_LEAST_STEP = 1e-7
-_SMALLEST_WINDOW, _LARGEST_WINDOW = 1 << 12, 1 << 22
+_LEAST_STEP = 1e-12
+_SMALLEST_WINDOW, _LARGEST_WINDOW = 1 << 12, 1 << 20
+_NEARLY_BEST = 1.02
 # Room for events to come before the window must be placed anew.
 _HEADROOM = 1.25
 # A transform of doubles errs by a few last places; each factor adds one.
@@ -124,26 +131,33 @@ class RunningLoss:
         self._tail = max(self.delta * 1e-4 / factors, 1e-300)
         reaches = [self._reach(event) for event, _ in others.counts]
         if mu_squared > 0.0:
-            reaches.append(self._reach(_merged(mu_squared)))
+            reaches.append(self._merged_profile(mu_squared).reach)
         coarsest = max(reaches, default=0.0) / MOST_POINTS
         self._step = max(self._chosen_step(variance, factors), coarsest)
-        self._known = {event: self._distribution(event) for event, _ in others.counts}
-        asymmetric = any(removed is not added for removed, added in self._known.values())
-        sides = 2 if asymmetric else 1
-        cumulants = [np.zeros(TILTS.size) for _ in range(sides)]
-        for event, count in others.counts:
-            for total, one in zip(cumulants, self._known[event], strict=False):
-                np.add(total, count * one.cumulants, out=total)
-        if mu_squared > 0.0:
-            gaussian = self._gaussian(mu_squared).cumulants
-            cumulants = [total + gaussian for total in cumulants]
-        self._place(cumulants)
+        cumulants = self._laws_and_cumulants()
+        while (wanted := self._place(cumulants)) > _LARGEST_WINDOW:
+            # Coarser is still a bound; more memory than this is not worth the digits.
+            self._step *= 1.01 * wanted / _LARGEST_WINDOW
+            cumulants = self._laws_and_cumulants()
         self._merged = None
         self._directions = tuple(
             _Direction(np.ones(self._points // 2 + 1, dtype=np.complex128), np.zeros(TILTS.size)) for _ in cumulants
         )
         for event, count in others.counts:
             self._multiply(event, count)
+
+    def _laws_and_cumulants(self) -> list[FloatVector]:
+        """Every event's law on the grid, and the cumulants of the whole in each direction."""
+        counts = self.schedule.without_gaussians().counts
+        self._known = {event: self._distribution(event) for event, _ in counts}
+        asymmetric = any(removed is not added for removed, added in self._known.values())
+        mu_squared = self.schedule.mu_squared
+        whole = self._gaussian(mu_squared).cumulants if mu_squared > 0.0 else np.zeros(TILTS.size)
+        cumulants = [whole.copy() for _ in range(2 if asymmetric else 1)]
+        for event, count in counts:
+            for total, one in zip(cumulants, self._known[event], strict=False):
+                np.add(total, count * one.cumulants, out=total)
+        return cumulants
 
     def _chosen_step(self, variance: float, factors: int) -> float:
         """Fine enough for the whole, and a whole part of the epsilon that matters most."""
@@ -158,22 +172,26 @@ class RunningLoss:
         # A loss of epsilon that lies on the grid is not rounded up at all.
         return epsilon / math.ceil(epsilon / step) if epsilon > 0.0 else step
 
-    def _place(self, cumulants: Iterable[FloatVector]) -> None:
-        """Choose the tilt by Chernoff's bound at delta, and a window that holds the tilted law."""
-        totals = tuple(cumulants)
+    def _place(self, totals: list[FloatVector]) -> int:
+        """Choose the tilt by Chernoff's bound at delta, and a window that holds the tilted law.
+
+        Returns how many points that takes.
+        """
         if self.even:
             self._tilt = NO_TILT
         else:
             bounds = (totals[0][NO_TILT + 1 : -6] - math.log(self.delta)) / TILTS[NO_TILT + 1 : -6]
-            self._tilt = NO_TILT + 1 + int(np.argmin(bounds))
+            # The least tilt that is almost as good: a steeper one would magnify rounding.
+            self._tilt = NO_TILT + 1 + int(np.flatnonzero(bounds <= _NEARLY_BEST * bounds.min())[0])
         ends = [self._ends(total) for total in totals]
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         if self.even:
             low = min(low, 0.0)
         middle, half = 0.5 * (low + high), 0.5 * _HEADROOM * (high - low)
         wanted = max(2.0 * half / self._step, 1.0)
-        self._points = min(max(1 << math.ceil(math.log2(wanted)), _SMALLEST_WINDOW), _LARGEST_WINDOW)
+        self._points = max(1 << math.ceil(math.log2(wanted)), _SMALLEST_WINDOW)
         self._base = math.floor(middle / self._step) - self._points // 2
+        return self._points
 
     def _ends(self, total: FloatVector) -> tuple[float, float]:
         """Where the tilted law has hardly anything below and above."""
@@ -185,14 +203,18 @@ class RunningLoss:
 
     def _holds(self, total: FloatVector) -> bool:
         low, high = self._ends(total)
-        inside = self._base * self._step <= low and high <= (self._base + self._points) * self._step
-        return inside or self._points == _LARGEST_WINDOW
+        return self._base * self._step <= low and high <= (self._base + self._points) * self._step
 
     def _distribution(self, event: Event) -> tuple[LossDistribution, LossDistribution]:
         return loss_distributions(event, step=self._step, tail=self._tail)
 
     def _gaussian(self, mu_squared: float) -> LossDistribution:
-        return self._distribution(_merged(mu_squared))[0]
+        profile = self._merged_profile(mu_squared)
+        return connected(profile, profile, step=self._step)
+
+    def _merged_profile(self, mu_squared: float) -> Profile:
+        # A few last places more keep the sum of squares a bound.
+        return gaussian_profile(math.sqrt(mu_squared) * (1.0 + 2.0**-50), tail=self._tail)
 
     def _reach(self, event: Event) -> float:
         return max(profile.reach for profile in profiles(event, tail=self._tail))
@@ -203,7 +225,7 @@ class RunningLoss:
         for direction, one in zip(self._directions, self._known[event], strict=False):
             direction.spectrum *= self._transform(one) ** count
             direction.cumulants += count * one.cumulants
-            direction.log_finite += count * _log_finite(one)
+            direction.log_finite += count * math.log1p(-one.infinite)
 
     def _transform(self, one: LossDistribution) -> NDArray[np.complex128]:
         """The transform of the tilted law, wound around the window as often as it must."""
@@ -223,7 +245,7 @@ class RunningLoss:
             self._merged = (mu_squared, one, self._transform(one))
         _, one, transform = self._merged
         return [
-            (side.spectrum * transform, side.cumulants + one.cumulants, side.log_finite + _log_finite(one))
+            (side.spectrum * transform, side.cumulants + one.cumulants, side.log_finite + math.log1p(-one.infinite))
             for side in self._directions
         ]
 
@@ -233,7 +255,8 @@ class RunningLoss:
         # Where untilting would overflow, delta is far above anything asked.
         lowest = (height - _LARGEST_EXPONENT) / tilt if tilt > 0.0 else 0.0
         first = max(self._base, 0, math.ceil(lowest / self._step))
-        tilted = tilted[first - self._base :]
+        # One point beyond the window, so that there always is one.
+        tilted = np.append(tilted[first - self._base :], 0.0)
         losses = self._step * np.arange(first, first + tilted.size)
         weight = np.exp(height - tilt * losses)
         mass = tilted * weight
@@ -249,16 +272,12 @@ class RunningLoss:
         positive = slice(NO_TILT + 1, None)
         beyond = math.exp(min(float((cumulants[positive] - TILTS[positive] * end).min()), 0.0))
         infinite = -math.expm1(log_finite)
-        error = _ROUNDING * (self.schedule.events + 64) * float(np.abs(spectrum).mean())
+        # Rounding is bounded in L2 (Parseval), so its weighted sum is too (Cauchy and Schwarz).
+        error = _ROUNDING * (self.schedule.events + 64) * math.sqrt(float((np.abs(spectrum) ** 2).mean()))
         tilt = float(TILTS[self._tilt])
-        terms = min(1.0 / -math.expm1(-tilt * self._step), weight.size) if tilt > 0.0 else weight.size
-        found: FloatVector = beyond + infinite + error * terms * weight
+        terms = 1.0 / -math.expm1(-2.0 * tilt * self._step) if tilt > 0.0 else math.inf
+        found: FloatVector = beyond + infinite + error * math.sqrt(min(terms, weight.size)) * weight
         return found
-
-
-def _merged(mu_squared: float) -> Gaussian:
-    """All Gaussian events as one; a few last places less noise keeps the sum of squares a bound."""
-    return Gaussian((1.0 - 2.0**-50) / math.sqrt(mu_squared))
 
 
 def _after(mass: FloatVector, rate: float) -> FloatVector:
@@ -269,7 +288,3 @@ def _after(mass: FloatVector, rate: float) -> FloatVector:
         found[:-reach] += math.exp(-rate * reach) * found[reach:]
         reach *= 2
     return found
-
-
-def _log_finite(one: LossDistribution) -> float:
-    return math.log1p(-one.infinite) if one.infinite < 1.0 else -math.inf

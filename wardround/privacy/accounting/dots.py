@@ -37,12 +37,12 @@ def loss_distributions(event: Event, *, step: float, tail: float) -> tuple[LossD
     """The event's loss when a unit is removed and when one is added; the same object if equal."""
     removed, added = profiles(event, tail=tail)
     if removed is added:
-        both = _connect(removed, added, step)
+        both = connected(removed, added, step=step)
         return both, both
-    return _connect(removed, added, step), _connect(added, removed, step)
+    return connected(removed, added, step=step), connected(added, removed, step=step)
 
 
-def _connect(forward: Profile, backward: Profile, step: float) -> LossDistribution:
+def connected(forward: Profile, backward: Profile, *, step: float) -> LossDistribution:
     """Losses above 0 come from `forward`; below 0 they are the mirror image of `backward`."""
     drops, infinite, at_zero = _drops(forward, step)
     mirrored = drops if backward is forward else _drops(backward, step)[0]

@@ -19,6 +19,7 @@ LEAST_Z, LARGEST_Z = 1e-3, 1e9
 LEAST_EPSILON, LARGEST_EPSILON = 1e-9, 1e3
 LEAST_RATE = 1e-9
 LARGEST_SIGMA = 1e4
+LARGEST_DELTA = 0.999999
 LARGEST_COUNT = 10**9
 
 
@@ -41,7 +42,7 @@ class DiscreteGaussian:
 
     def __post_init__(self) -> None:
         _require("sigma", self.sigma, 0.1, LARGEST_SIGMA)
-        _require("shift", self.shift, 1, LARGEST_SIGMA)
+        _require("shift", self.shift, 1, self.sigma / LEAST_Z)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,7 +86,7 @@ class Approximate:
 
     def __post_init__(self) -> None:
         _require("epsilon", self.epsilon, 0.0, LARGEST_EPSILON)
-        _require("delta", self.delta, 0.0, 1.0)
+        _require("delta", self.delta, 0.0, LARGEST_DELTA)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -50,7 +50,7 @@ def profiles(event: Event, *, tail: float) -> tuple[Profile, Profile]:
 def _symmetric(event: _Symmetric, tail: float) -> Profile:
     match event:
         case Gaussian(z):
-            return Profile(lambda epsilon: gaussian_delta(epsilon, 1.0 / z), epsilon_of(tail, 1.0 / z))
+            return gaussian_profile(1.0 / z, tail=tail)
         case DiscreteGaussian(sigma, shift):
             return _discrete_gaussian(sigma, shift, tail)
         case Laplace(most):
@@ -74,6 +74,11 @@ def spread(event: Event) -> float:
             return epsilon**2
         case SubsampledGaussian(q, z):  # pragma: no branch
             return min(q * q * math.expm1(min(z**-2, 300.0)), z**-2)
+
+
+def gaussian_profile(mu: float, *, tail: float) -> Profile:
+    """The profile of one Gaussian, or of many together."""
+    return Profile(lambda epsilon: gaussian_delta(epsilon, mu), epsilon_of(tail, mu))
 
 
 def gaussian_delta(epsilon: FloatVector, mu: float) -> FloatVector:

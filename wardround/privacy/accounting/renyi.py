@@ -27,8 +27,8 @@ ORDERS: FloatVector = 1.0 + np.geomspace(1e-3, 1e6, 3000)
 LARGEST_SAMPLED_ORDER = 256
 # Up to this one they are also integrated between whole orders, where the noise is wide enough.
 _LARGEST_SPLIT_ORDER = 32
-_LARGEST_SPLIT_MU = 4.0
-_SPLIT = 4
+_LARGEST_SPLIT_MU = 10.0
+_SPLIT = 10
 # More than rounding can take from the logarithm of a moment.
 _ROUNDING = 1e-14
 

@@ -66,6 +66,6 @@ def _dearest(sites: Sequence[Schedule], overlap: int) -> Schedule:
 
 def _note(name: str, epsilon: float, schedule: Schedule, delta: float) -> str:
     if math.isinf(epsilon):
-        return "no epsilon without a larger delta" if delta <= schedule.certain_delta else "too large to tell"
+        return "none without a larger delta" if delta <= schedule.certain_delta else "none found at this delta"
     sampled = any(isinstance(event, SubsampledGaussian) for event, _ in schedule.counts)
     return "gives no credit for sampling" if sampled and name.startswith("zcdp") else ""
