@@ -27,6 +27,7 @@ class SiteConfiguration:
     name: str
     patients: int
     dataset: str
+    account: str | None
     address: str | None
     proxy: str | None
     tables: Mapping[str, TableSource]
@@ -47,6 +48,7 @@ def parse_site(text: str, study: Study, *, name: str = "site.toml") -> SiteConfi
         raise site.fault("name", "letters, digits, '-' and '_', beginning with a letter")
     patients = site.integer("patients", lower=1, upper=10**10)
     dataset = site.text("dataset", title)
+    account = site.text("account") if site.has("account") else None
     site.close()
     coordinator = top.section("coordinator", required=False)
     address = coordinator.text("address") if coordinator.has("address") else None
@@ -60,7 +62,7 @@ def parse_site(text: str, study: Study, *, name: str = "site.toml") -> SiteConfi
     if (fault := delta_fault(policy.cap.delta, {title: patients})) is not None:
         msg = f"{name}: policy.delta: {fault}"
         raise ConfigurationMistaken(msg)
-    return SiteConfiguration(title, patients, dataset, address, proxy, tables, policy)
+    return SiteConfiguration(title, patients, dataset, account, address, proxy, tables, policy)
 
 
 def _tables(section: Section, study: Study) -> dict[str, TableSource]:
@@ -85,7 +87,7 @@ def _policy(section: Section, study: Study) -> Policy:
     try:
         cap = Cap(epsilon=epsilon, delta=delta, pure_epsilon=pure)
     except ValueError as error:
-        msg = f"{section.file}: {section.path}: {error}"
+        msg = f"{section.file}: {section.path}: {error}."
         raise ConfigurationMistaken(msg) from None
     names = section.texts("statistics", tuple(s.value for s in Statistic))
     known = [s.value for s in Statistic]

@@ -60,7 +60,7 @@ def _cap(section: Section) -> Cap:
     try:
         return Cap(epsilon=epsilon, delta=delta, pure_epsilon=pure)
     except ValueError as error:
-        msg = f"{section.file}: {section.path}: {error}"
+        msg = f"{section.file}: {section.path}: {error}."
         raise ConfigurationMistaken(msg) from None
 
 
