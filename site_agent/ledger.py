@@ -4,8 +4,8 @@ Order is the guarantee. A charge is durable before any row is read; a release is
 sent, and only bytes read back from the disk are sent. A plan is charged once and has one answer for ever. A site
 whose chain lacks an entry it once signed (a restored snapshot, a cloned machine) freezes, and is silent.
 
-The budget belongs to the dataset and its account lives in this file. Two folders, as for two studies over the same
-dataset, have an account each: until a folder can name another's ledger, a hospital divides its cap between them.
+The budget belongs to the dataset and its account lives in this file. Folders of several studies over one dataset
+name a shared account besides (`shared_account.py`), which is charged before this one.
 """
 
 from __future__ import annotations

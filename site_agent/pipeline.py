@@ -17,9 +17,11 @@ from site_agent.dataset import Dataset
 from site_agent.ledger import SiteLedger
 from site_agent.policy import Approval, Policy
 from site_agent.requests import RequestState
+from site_agent.shared_account import SharedAccount
 from wardround.federation.errors import BudgetExceeded, Mistaken, PlanRefused, Refused, SiteFrozen, SourceFailed
 from wardround.federation.identity import PublicIdentity
-from wardround.federation.plan import Plan, price, shape_of
+from wardround.federation.ledger.entry import Head
+from wardround.federation.plan import Charge, Plan, price, shape_of
 from wardround.federation.release import Release
 from wardround.federation.shape import Shape
 from wardround.federation.study import Study
@@ -42,6 +44,7 @@ class Pipeline:
     dataset: Dataset
     noise: Noise
     today: Callable[[], datetime.date]
+    shared: SharedAccount | None = None
 
     def run(self, signed: SignedTask) -> Submission:
         """Answer the task exactly once; a repeat returns the stored bytes."""
@@ -55,7 +58,7 @@ class Pipeline:
                 self.dataset.check(admit(plan, site=self.site, study=self.study, policy=self.policy))
                 if not self._approved(signed):
                     return Pending(plan.plan_id)
-                self.ledger.spend(price(plan, self.study), head=task.head)
+                self._spend(price(plan, self.study), task.head)
             except SiteFrozen:
                 raise
             except (Refused, Mistaken) as refusal:
@@ -64,6 +67,18 @@ class Pipeline:
             return self.ledger.keep(self._release(plan, shape_of(plan, self.study)))
         except SourceFailed:
             return Failed(plan.plan_id)
+
+    def _spend(self, charge: Charge, head: Head) -> None:
+        """Charge the dataset's shared account, where there is one, and then this folder's ledger."""
+        if self.shared is None:
+            self.ledger.spend(charge, head=head)
+            return
+        self.shared.spend(charge)
+        try:
+            self.ledger.spend(charge, head=head)
+        except Refused:
+            self.shared.void(charge.plan_id)
+            raise
 
     def _release(self, plan: Plan, form: Shape) -> Release:
         bounded = self.dataset.bounded(form)

@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from site_agent.agent import Agent
+from site_agent.configuration import SiteConfiguration
 from site_agent.dataset import open_dataset
 from site_agent.folder import SiteFolder, open_folder
 from site_agent.ledger import SiteLedger, utc_today
 from site_agent.link import GrpcLink
 from site_agent.pipeline import Pipeline
+from site_agent.shared_account import SharedAccount
 from wardround.federation.ledger.serving_lock import serving_lock
+from wardround.federation.study import Study
 from wardround.privacy.noise import Noise, SecureNoise
 
 
@@ -29,13 +32,35 @@ def open_ledger(path: Path) -> Iterator[SiteLedger]:
         ledger.close()
 
 
+def open_shared_account(folder: SiteFolder, configuration: SiteConfiguration, study: Study) -> SharedAccount | None:
+    """The account this folder shares with others over the same dataset, if site.toml names one."""
+    if configuration.account is None:
+        return None
+    return SharedAccount(
+        folder.path / configuration.account,
+        dataset=configuration.dataset,
+        owner=f"{configuration.name} {study.study_hash}",
+        cap=configuration.policy.cap,
+    )
+
+
 def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Noise) -> Agent:
     """The agent of this folder over gRPC."""
     configuration, study = folder.configuration(), folder.study()
     ledger.set_cap(configuration.policy.cap)
     coordinator = folder.coordinator().identity
     dataset = open_dataset(configuration.tables, folder=folder.path, key=folder.row_key())
-    pipeline = Pipeline(configuration.name, study, configuration.policy, coordinator, ledger, dataset, noise, utc_today)
+    pipeline = Pipeline(
+        configuration.name,
+        study,
+        configuration.policy,
+        coordinator,
+        ledger,
+        dataset,
+        noise,
+        utc_today,
+        open_shared_account(folder, configuration, study),
+    )
     return Agent(pipeline, ledger, GrpcLink(folder), coordinator)
 
 
