@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import secrets
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,14 +46,19 @@ def opened(folder: CoordinatorFolder) -> Iterator[Ledger]:
 
 
 def make_invitation(folder: CoordinatorFolder, site: str, *, now: datetime.datetime) -> Invitation:
-    """A fresh invitation for a name that is not on the roster; earlier unused ones for it end."""
+    """A fresh invitation; earlier unused ones for the name end.
+
+    A site on the roster may be invited again, for a certificate that expired while its agent was off: such an
+    invitation serves only the signing key that the site enrolled with.
+    """
     check_name(site)
     secret = secrets.token_hex(SECRET_BYTES)
     expires = now + datetime.timedelta(hours=folder.configuration().invitation_hours)
     with opened(folder) as ledger:
         roster = Roster(ledger)
-        if site in {s.name for s in roster.sites()} | {a.name for a in roster.analysts()}:
-            msg = f"{site} is already on the roster; a name is used once."
+        standing = {s.name: s.state.value for s in roster.sites()} | {a.name: "an analyst" for a in roster.analysts()}
+        if standing.get(site, Standing.ACTIVE.value) != Standing.ACTIVE.value:
+            msg = f"{site} is on the roster already and is {standing[site]}; a name is used once."
             raise ConfigurationMistaken(msg)
         with ledger.database.transaction() as connection:
             connection.execute("DELETE FROM invitations WHERE site = ? AND used_by = ''", (site,))
@@ -84,41 +90,53 @@ def enrol_site(
     ):
         msg = "the site did not sign this study."
         raise NotAuthorized(msg)
+    with ledger.database.reading() as connection:
+        _check_invitation(connection, enrolment, now)
     roster = Roster(ledger)
+    known = next((site for site in roster.sites() if site.name == enrolment.site), None)
+    if known is not None and (known.identity != enrolment.identity or known.state is not Standing.ACTIVE):
+        msg = "the name belongs to a site that enrolled with another signing key, or may not take part any more."
+        raise NotAuthorized(msg)
     declared = {s.name: s.patients for s in roster.sites() if s.state is not Standing.REVOKED}
     if (fault := delta_fault(study.cap.delta, declared | {enrolment.site: enrolment.patients})) is not None:
         raise ConfigurationMistaken(f"The site cannot join: {fault}")
     _use_invitation(ledger, enrolment, now)
-    roster.enrol_site(
-        name=enrolment.site,
-        identity=enrolment.identity,
-        patients=enrolment.patients,
-        dataset=enrolment.dataset,
-        study_signature=enrolment.study_signature,
-    )
+    if known is None:
+        roster.enrol_site(
+            name=enrolment.site,
+            identity=enrolment.identity,
+            patients=enrolment.patients,
+            dataset=enrolment.dataset,
+            study_signature=enrolment.study_signature,
+        )
     note_tls_key(ledger, enrolment.site, tls_key_hash(key))
     return authority.issue(key, role=Role.SITE, name=enrolment.site, life=life, now=now)
 
 
 def _use_invitation(ledger: Ledger, enrolment: Enrolment, now: datetime.datetime) -> None:
-    mine = (_secret_hash(enrolment.secret), enrolment.site)
     with ledger.database.transaction() as connection:
-        row = connection.execute(
-            "SELECT expires, used_by FROM invitations WHERE secret_hash = ? AND site = ?", mine
-        ).fetchone()
-        if row is None:
-            msg = "the invitation is not known for this site; ask the consortium for a new one."
-            raise NotAuthorized(msg)
-        expires, used_by = row
-        if used_by not in ("", enrolment.identity.key):
-            msg = "the invitation was already used; ask the consortium for a new one."
-            raise NotAuthorized(msg)
-        if now.timestamp() > expires:
-            msg = "the invitation has expired; ask the consortium for a new one."
-            raise NotAuthorized(msg)
+        _check_invitation(connection, enrolment, now)
         connection.execute(
-            "UPDATE invitations SET used_by = ? WHERE secret_hash = ? AND site = ?", (enrolment.identity.key, *mine)
+            "UPDATE invitations SET used_by = ? WHERE secret_hash = ? AND site = ?",
+            (enrolment.identity.key, _secret_hash(enrolment.secret), enrolment.site),
         )
+
+
+def _check_invitation(connection: sqlite3.Connection, enrolment: Enrolment, now: datetime.datetime) -> None:
+    row = connection.execute(
+        "SELECT expires, used_by FROM invitations WHERE secret_hash = ? AND site = ?",
+        (_secret_hash(enrolment.secret), enrolment.site),
+    ).fetchone()
+    if row is None:
+        msg = "the invitation is not known for this site; ask the consortium for a new one."
+        raise NotAuthorized(msg)
+    expires, used_by = row
+    if used_by not in ("", enrolment.identity.key):
+        msg = "the invitation was already used; ask the consortium for a new one."
+        raise NotAuthorized(msg)
+    if now.timestamp() > expires:
+        msg = "the invitation has expired; ask the consortium for a new one."
+        raise NotAuthorized(msg)
 
 
 def issue_profile(folder: CoordinatorFolder, name: str, out: Path, *, now: datetime.datetime) -> str:

@@ -71,8 +71,13 @@ def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
     invitation = read_invitation(invite)
     study = invitation.study()
     if (path / "tls" / "certificate.pem").exists():
-        msg = f"{path} is already an enrolled site; name a new folder."
-        raise ConfigurationMistaken(msg)
+        enrolled = SiteFolder(path)
+        if config is not None or enrolled.study().study_hash != study.study_hash:
+            msg = (
+                f"{path} is already an enrolled site; name a new folder, or renew its certificate with a new "
+                "invitation to the same study and without --config."
+            )
+            raise ConfigurationMistaken(msg)
     source = config or path / "site.toml"
     if config is None and not source.exists():
         make_private_folder(path)

@@ -123,12 +123,27 @@ def test_a_false_enrolment_is_refused_and_leaves_the_invitation_as_it_was(folder
     join(folder, enrolment(invitation, identity))
 
 
-def test_a_name_is_invited_once(folder: CoordinatorFolder, tmp_path: Path) -> None:
+def test_a_name_belongs_to_whoever_has_it(folder: CoordinatorFolder, tmp_path: Path) -> None:
     join(folder, enrolment(make_invitation(folder, "north", now=NOW), Identity.generate()))
     issue_profile(folder, "amira", tmp_path / "amira.profile", now=NOW)
-    for name in ("north", "amira"):
-        with pytest.raises(ConfigurationMistaken, match="already on the roster"):
-            make_invitation(folder, name, now=NOW)
+    with pytest.raises(ConfigurationMistaken, match="is an analyst; a name is used once"):
+        make_invitation(folder, "amira", now=NOW)
+    revoke(folder, "north")
+    with pytest.raises(ConfigurationMistaken, match="is revoked; a name is used once"):
+        make_invitation(folder, "north", now=NOW)
+
+
+def test_a_second_invitation_renews_the_certificate_of_the_key_that_enrolled_and_of_no_other(
+    folder: CoordinatorFolder,
+) -> None:
+    identity = Identity.generate()
+    join(folder, enrolment(make_invitation(folder, "north", now=NOW), identity))
+    before = sites(folder)
+    again = make_invitation(folder, "north", now=NOW)
+    with pytest.raises(NotAuthorized, match="another signing key"):
+        join(folder, enrolment(again, Identity.generate()))
+    assert b"BEGIN CERTIFICATE" in join(folder, enrolment(again, identity))
+    assert sites(folder) == before
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "../a", "a\n", "-a", "1a", "a" * 64, "ä", "a/b", "a.b"])
