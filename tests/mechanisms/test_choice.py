@@ -19,7 +19,7 @@ from wardround.privacy.selection import (
     ChoiceFact,
     Choosing,
     Scores,
-    _one_of_the_true,
+    _among_the_true,
     choose,
     exact_epsilon,
     independent_choices,
@@ -122,7 +122,7 @@ class Number:
         raise AssertionError(count)
 
 
-def test_one_of_the_true_coins_is_exactly_permute_and_flip() -> None:
+def test_among_the_true_coins_is_exactly_permute_and_flip() -> None:
     base, scores = Fraction(1, 3), [4, 3, 3, 1]
     weights = [base**gap for gap in gaps(scores)]
     law = dict.fromkeys(range(4), Fraction(0))
@@ -130,7 +130,7 @@ def test_one_of_the_true_coins_is_exactly_permute_and_flip() -> None:
         chance = math.prod((w if heads else 1 - w for w, heads in zip(weights, fallen, strict=True)), start=Fraction(1))
         if chance:
             for place in range(sum(fallen)):
-                drawn = _one_of_the_true(Outcomes(fallen), 4, Number(place, sum(fallen)))  # type: ignore[arg-type]
+                (drawn,) = _among_the_true(Outcomes(fallen), 4, 1, Number(place, sum(fallen)))  # type: ignore[arg-type]
                 law[drawn] += chance / sum(fallen)
     assert law == choice_law(gaps(scores), choosing=Choosing.PERMUTE_AND_FLIP, base=base)
 

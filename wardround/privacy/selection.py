@@ -86,7 +86,7 @@ def independent_choices(scores: Scores, fact: ChoiceFact, size: int, source: Bit
         case Choosing.EXPONENTIAL:
             return _accepted(coins, len(gaps), size, source)
         case Choosing.PERMUTE_AND_FLIP:  # pragma: no branch
-            return np.array([_one_of_the_true(coins, len(gaps), source) for _ in range(size)], np.int64)
+            return _among_the_true(coins, len(gaps), size, source)
 
 
 def _accepted(coins: Coins, candidates: int, size: int, source: BitSource) -> IntVector:
@@ -101,10 +101,20 @@ def _accepted(coins: Coins, candidates: int, size: int, source: BitSource) -> In
     return chosen
 
 
-def _one_of_the_true(coins: Coins, candidates: int, source: BitSource) -> int:
+def _among_the_true(coins: Coins, candidates: int, size: int, source: BitSource) -> IntVector:
     """The first true coin in a random order is any of the true coins, each as likely as another."""
-    heads = np.flatnonzero(coins.flip(np.arange(candidates), source))
-    return int(heads[uniform_below(heads.size, 1, source)[0]])
+    chosen = np.empty(size, np.int64)
+    rows = max(1, _LANES // candidates)
+    for start in range(0, size, rows):
+        block = chosen[start : start + rows]
+        is_true = coins.flip(np.tile(np.arange(candidates), block.size), source).reshape(-1, candidates)
+        rank = is_true.cumsum(axis=1)
+        for heads in set(rank[:, -1].tolist()):
+            same = np.flatnonzero(rank[:, -1] == heads)
+            wanted = 1 + uniform_below(heads, same.size, source)
+            # The first place where the rank is reached is the wanted true coin itself.
+            block[same] = (rank[same] == wanted[:, np.newaxis]).argmax(axis=1)
+    return chosen
 
 
 def require_epsilon(epsilon: Fraction) -> None:

@@ -1,0 +1,1 @@
+"""Two worlds, with and without one patient, through the code that hospitals run."""
