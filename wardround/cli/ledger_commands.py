@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wardround.cli.console import print_document, say
-from wardround.federation.ledger.verify import Verification
-from wardround.federation.ledger.verify import verify as check
-from wardround.privacy.filter import epsilon_spent
+
+if TYPE_CHECKING:
+    from wardround.federation.ledger.verify import Verification
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -20,6 +20,8 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A site's or coordin
 @app.command(epilog="Example: wardround ledger verify st-mary --json")
 def verify(folder: Folder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """Check every entry: chain, signatures, charges before releases, sums within the cap."""
+    from wardround.federation.ledger.verify import verify as check
+
     found = check(folder)
     if as_json:
         print_document(_document(found))
@@ -44,6 +46,8 @@ def export(
 
 
 def _document(found: Verification) -> dict[str, object]:
+    from wardround.privacy.filter import epsilon_spent
+
     spent, limit = None, None
     if found.cap is not None:
         spent = {"epsilon": epsilon_spent(found.spent, found.cap), "delta": found.cap.delta}
