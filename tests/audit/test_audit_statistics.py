@@ -109,6 +109,13 @@ def test_choosing_the_event_on_the_samples_that_measure_it_would_be_wrong() -> N
     assert lucky > 2 * proved
 
 
+def test_the_samples_that_chose_the_event_do_not_count() -> None:
+    present, absent = np.zeros(1_000), np.zeros(1_000)
+    present[:200] = 1.0
+    assert epsilon_bound(present, absent, alpha=1e-3) == 0.0
+    assert mu_bound(present, absent, alpha=1e-3) == 0.0
+
+
 def test_delta_is_subtracted_before_anything_is_proved() -> None:
     # A mechanism that fails outright once in a hundred: unbounded at δ = 0, nothing at δ = 0.02.
     present, absent = np.repeat([0.0, 1.0], [99_000, 1_000]), np.zeros(100_000)

@@ -122,7 +122,7 @@ class Number:
         raise AssertionError(count)
 
 
-def test_among_the_true_coins_is_exactly_permute_and_flip() -> None:
+def test_one_of_the_true_coins_is_exactly_permute_and_flip() -> None:
     base, scores = Fraction(1, 3), [4, 3, 3, 1]
     weights = [base**gap for gap in gaps(scores)]
     law = dict.fromkeys(range(4), Fraction(0))

@@ -38,8 +38,8 @@ def coin_claims(setting: Setting, tell: Callable[[str], None]) -> list[Finding]:
         "exponential mechanism, monotone": lambda: choice(Choosing.EXPONENTIAL, setting, monotone=True),
         "permute and flip": lambda: choice(Choosing.PERMUTE_AND_FLIP, setting, monotone=False),
         "permute and flip, monotone": lambda: choice(Choosing.PERMUTE_AND_FLIP, setting, monotone=True),
-        "unknown keys, cut-off Laplace": lambda: common_key(Mechanism.DISCRETE_LAPLACE, setting),
-        "unknown keys, Gaussian": lambda: common_key(Mechanism.DISCRETE_GAUSSIAN, setting),
+        "unknown keys, cut-off Laplace": lambda: frequent_key(Mechanism.DISCRETE_LAPLACE, setting),
+        "unknown keys, Gaussian": lambda: frequent_key(Mechanism.DISCRETE_GAUSSIAN, setting),
         "unknown keys, a lone patient": lambda: lone_key(setting, keys=1, paid_keys=1),
         "unknown keys, a lone patient with three": lambda: lone_key(setting, keys=3, paid_keys=3),
         "randomised response": lambda: response(setting),
@@ -71,7 +71,7 @@ def response(setting: Setting) -> Bound:
     return Measure.EPSILON, fact.cost().pure / PURE_UNIT, epsilon_bound(*samples, alpha=setting.alpha)
 
 
-def common_key(mechanism: Mechanism, setting: Setting) -> Bound:
+def frequent_key(mechanism: Mechanism, setting: Setting) -> Bound:
     """A key that many hold, and one patient more."""
     draws = min(setting.draws, MOST_KEYS)
     fact = _selection(mechanism)
