@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.stage import Federation, Terms, build, closing, move_to_free_ports
+from tests.integration.stage import Federation, build, closing, move_to_free_ports
+from tests.integration.terms import Terms
 
 Make = Callable[..., Federation]
 

@@ -26,6 +26,7 @@ from coordinator.enrolment import issue_profile, make_invitation
 from coordinator.folder import CoordinatorFolder, free_port
 from coordinator.serve import initialise
 from site_agent.enrolment import enrol, prepare_enrolment
+from tests.integration.terms import Terms, rows_of
 from wardround.analyst.client import connect
 from wardround.analyst.documents import Json
 from wardround.federation.addresses import split_address
@@ -34,78 +35,12 @@ from wardround.federation.invitation import write_invitation
 from wardround.federation.ledger.verify import verify
 
 HERE = Path(__file__).parent
-COUNTS = {"one": 1, "two": 10, "three": 100}
 ANALYSTS = ("ada", "bob")
 PATIENTS = "SELECT COUNT(DISTINCT patient_id) FROM encounters"
 # σ is about 0.08 for each site: a difference of one patient is plain to see.
 SHARP = 150.0
 # A shared machine starts a process in seconds, not in milliseconds.
 PATIENCE_SECONDS = 60.0
-
-STUDY = """\
-name = "oracle"
-overlap = 1
-min_sites = {min_sites}
-deadline_seconds = {deadline_seconds}
-approval_seconds = 3600
-
-[budget]
-epsilon = {epsilon}
-delta = 1e-6
-
-[tables.encounters]
-unit_key = "patient_id"
-max_rows_per_unit = 2
-
-[tables.encounters.columns]
-age = {{ type = "integer", lower = 0, upper = 110 }}
-sbp = {{ type = "number", lower = 80, upper = 200, step = 0.1 }}
-diagnosis = {{ type = "category", values = ["E11", "I10"] }}
-"""
-
-SITE = """\
-[site]
-name = "{name}"
-patients = 1000
-dataset = "{name}-2026"
-
-[tables.encounters]
-source = "encounters.csv"
-
-[policy]
-epsilon = {epsilon}
-delta = 1e-6
-approval = "{approval}"
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a test may agree on; everything else is the same in every federation."""
-
-    epsilon: float = 9000.0
-    min_sites: int = 1
-    deadline_seconds: float = 60.0
-    approval: str = "automatic"
-    sites: tuple[str, ...] = tuple(COUNTS)
-    certificate_hours: float = 100.0
-
-    def study(self) -> str:
-        return STUDY.format(epsilon=self.epsilon, min_sites=self.min_sites, deadline_seconds=self.deadline_seconds)
-
-    def site(self, name: str) -> str:
-        return SITE.format(name=name, epsilon=self.epsilon, approval=self.approval)
-
-    def coordinator(self) -> str:
-        return f"certificate_hours = {self.certificate_hours}\n"
-
-
-def rows_of(name: str) -> str:
-    """The table of one hospital: two encounters for each of its patients."""
-    lines = ["patient_id,age,sbp,diagnosis"]
-    for patient in range(COUNTS[name]):
-        lines += [f"{name}-{patient},{30 + patient % 50},{120 + patient % 30},{d}" for d in ("E11", "I10")]
-    return "\n".join(lines) + "\n"
 
 
 def command(*words: object) -> list[str]:

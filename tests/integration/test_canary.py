@@ -14,7 +14,8 @@ import pytest
 from site_agent.check import check_site
 from site_agent.history import departures
 from tests.integration.conftest import Make
-from tests.integration.stage import Federation, eventually, rows_of, sites_in
+from tests.integration.stage import Federation, eventually, sites_in
+from tests.integration.terms import rows_of
 from wardround.federation.ledger.export import export
 
 TEXT = "Qzcanarytext"
