@@ -18,9 +18,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def audit(
-    draws: Annotated[
-        int | None, typer.Option("--draws", metavar="N", help="Draws of each world and mechanism.")
-    ] = None,
+    draws: Annotated[int | None, typer.Option("--draws", metavar="N", help="Draws of each world (300000).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Try to tell two worlds apart, with and without one patient, through every mechanism.
