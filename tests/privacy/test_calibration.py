@@ -64,6 +64,7 @@ def test_a_gaussian_scale_is_the_least_that_fits(
 @given(epsilon=EPSILONS, l1=st.integers(min_value=1, max_value=2**33), shares=SHARES, overlap=OVERLAPS)
 def test_a_laplace_scale_is_the_least_that_fits(epsilon: float, l1: int, shares: Fraction, overlap: int) -> None:
     scale = laplace_scale(epsilon=epsilon, l1_sensitivity=l1, shares=shares, overlap=overlap)
+    assume(scale <= LARGEST_SCALE)
     limit = math.floor(shares * math.floor(Fraction(epsilon) * PURE_UNIT))
     assert overlap * laplace_price(scale, l1) <= limit
     if scale > ONE_1024TH:
