@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.ledger import Ledger
+from coordinator.patience import Patience
 from coordinator.stored_plan import decode_plan, encode_plan
 from wardround.federation.answer import Loss, Remaining, SiteState
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, QueryMistaken
@@ -19,9 +20,9 @@ from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.body import Body, cost_body, facts_body
 from wardround.federation.plan import Plan, price
 from wardround.federation.study import Study
-from wardround.privacy.filter import epsilon_charged, epsilon_remaining, epsilon_spent, fraction_remaining
+from wardround.privacy.filter import epsilon_remaining, epsilon_spent, fraction_remaining
 from wardround.privacy.loss import Cost
-from wardround.privacy.parallel import in_parallel, over_groups
+from wardround.privacy.parallel import over_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,9 @@ class Balances:
 class Accounting:
     """Reserve, void, settle: each under the plan's key, each in one transaction."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, patience: Patience) -> None:
         self._ledger = ledger
+        self._patience = patience
 
     def reserve(self, question: Question) -> None:
         """Charge the plan at every participant, once; `BudgetExceeded` charges and opens nothing."""
@@ -92,8 +94,9 @@ class Accounting:
             for site in sorted(plan.participants):
                 accounts.debit(connection, site, charge.cost)
             connection.execute(
-                "INSERT INTO rounds (plan_id, plan, analyst, epsilon, delta, mu_squared, pure, slack, state)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'reserved')",
+                "INSERT INTO rounds"
+                " (plan_id, plan, analyst, epsilon, delta, mu_squared, pure, slack, reserved_at, state)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved')",
                 (
                     plan.plan_id,
                     encode_plan(plan),
@@ -103,6 +106,7 @@ class Accounting:
                     charge.cost.mu_squared,
                     charge.cost.pure,
                     charge.cost.slack,
+                    self._patience.date(),
                 ),
             )
             body: Body = {
@@ -169,24 +173,6 @@ class Accounting:
 def balances(connection: sqlite3.Connection, study: Study) -> Balances:
     """Every account as this transaction sees it."""
     return Balances(study, {name: balance.spent for name, balance in accounts.balances(connection).items()})
-
-
-def basic_epsilon(connection: sqlite3.Connection, study: Study) -> tuple[int, float]:
-    """How many questions were charged, and their ε under basic composition at the study's δ.
-
-    Basic composition adds up each question's own ε, taken at an equal part of δ. A question counts for as
-    many sites as one unit may appear at, even when some of them refused it.
-    """
-    sites = [name for (name,) in connection.execute("SELECT name FROM sites")]
-    overlap = study.overlap_among(sites)
-    rows = connection.execute("SELECT mu_squared, pure, slack, count(*) FROM rounds GROUP BY 1, 2, 3").fetchall()
-    gaussian = sum(times for mu_squared, _, _, times in rows if mu_squared)
-    delta = study.cap.delta / max(gaussian, 1)
-    epsilon = sum(
-        times * epsilon_charged(in_parallel([Cost(*amounts)] * overlap, overlap=overlap), delta=delta)
-        for *amounts, times in rows
-    )
-    return sum(times for *_, times in rows), epsilon
 
 
 def find_question(connection: sqlite3.Connection, plan_id: str) -> Question | None:

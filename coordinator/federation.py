@@ -54,7 +54,7 @@ class Coordinator:
         self._patience: Patience = RealPatience() if patience is None else patience
         self._calls = 0
         self._calls_changed = threading.Condition()
-        accounting = Accounting(self.ledger)
+        accounting = Accounting(self.ledger, self._patience)
         self._dispatch = Dispatch(self.ledger, self._patience)
         self._collection = Collection(self.ledger, self._patience, accounting, self._dispatch)
         setting = NoiseSetting(noiseless=noiseless, trusted_total=trusted_total)

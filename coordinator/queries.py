@@ -9,14 +9,15 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from coordinator.accounting import Accounting, Balances, Question, balances, basic_epsilon, find_question, question_of
+from coordinator.accounting import Accounting, Balances, Question, balances, find_question, question_of
 from coordinator.answers import StoredAnswer, answer_text, decode_answer, has_answer
 from coordinator.combining import NoiseSetting
 from coordinator.dispatch import Dispatch, round_key
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
 from coordinator.planning import charged, expected_errors, plans_for, sharpness
-from coordinator.roster import Roster, Standing, all_sites
+from coordinator.reporting import Reporting
+from coordinator.roster import Roster, Standing
 from coordinator.rounds import Round, Rounds, ended_without_answer
 from wardround.federation.answer import (
     Answer,
@@ -26,7 +27,6 @@ from wardround.federation.answer import (
     Preview,
     PrivacyStatement,
     Progress,
-    SiteBudget,
 )
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PeerUnreachable, TooFewSites
 from wardround.federation.plan import Plan
@@ -57,6 +57,7 @@ class Queries:
         self._rounds = rounds
         self._setting = setting
         self._roster = Roster(ledger)
+        self._reporting = Reporting(ledger)
         self._replays = _Replays()
 
     def ask(self, analyst: str, request: AskRequest) -> str:
@@ -123,25 +124,7 @@ class Queries:
     def budget(self, analyst: str) -> BudgetReport:
         """The study's budget at this moment."""
         self._roster.admit_analyst(analyst)
-        study = self._ledger.study
-        with self._ledger.database.reading() as connection:
-            sites = all_sites(connection)
-            now = balances(connection, study)
-            events, basic = basic_epsilon(connection, study)
-        spent = now.spent()
-        return BudgetReport(
-            study=study.name,
-            unit=study.unit.value,
-            overlap=study.overlap_among(site.name for site in sites),
-            cap=Loss(study.cap.epsilon, study.cap.delta),
-            spent=spent,
-            remaining=now.remaining(delta=study.cap.delta),
-            accountants=(("basic", basic), ("gdp", spent.epsilon)),
-            sites=tuple(
-                SiteBudget(site.name, now.site_spent(site.name), frozen=site.state is Standing.FROZEN) for site in sites
-            ),
-            events=events,
-        )
+        return self._reporting.report()
 
     def _questions(self, analyst: str, request: AskRequest) -> tuple[Question, ...]:
         participants = self._participants()

@@ -45,6 +45,8 @@ CREATE TABLE rounds (
     mu_squared  INTEGER NOT NULL,
     pure        INTEGER NOT NULL,
     slack       INTEGER NOT NULL,
+    -- when the charge was made; only for the report, no rule depends on a clock
+    reserved_at REAL NOT NULL,
     state       TEXT NOT NULL CHECK (state IN ('reserved', 'open', 'settled', 'answered')),
     opened_at   REAL,
     outcome     TEXT NOT NULL DEFAULT ''

@@ -17,8 +17,6 @@ from protos.codec_answer import (
     MAX_ESTIMATES,
     answer_from_message,
     answer_to_message,
-    budget_from_message,
-    budget_to_message,
     estimate_to_message,
     preview_from_message,
     preview_to_message,
@@ -27,6 +25,7 @@ from protos.codec_answer import (
     question_from_message,
     question_to_message,
 )
+from protos.codec_budget import budget_from_message, budget_to_message
 from protos.codec_site import wait_from_milliseconds, wait_to_milliseconds
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Estimate, Preview, Progress
 

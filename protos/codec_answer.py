@@ -1,8 +1,8 @@
-"""Questions, progress, answers, previews and budget reports, as messages and back."""
+"""Questions, progress, answers and previews, as messages and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from protos import checks
 from protos._generated import answer_pb2 as pb
@@ -19,7 +19,6 @@ from protos.codec_query import (
 from wardround.federation.answer import (
     Answer,
     AskRequest,
-    BudgetReport,
     Estimate,
     ExpectedError,
     Loss,
@@ -27,7 +26,6 @@ from wardround.federation.answer import (
     PrivacyStatement,
     Progress,
     Remaining,
-    SiteBudget,
     SiteState,
 )
 from wardround.federation.errors import QueryMistaken
@@ -38,8 +36,8 @@ from wardround.privacy.law import Mechanism
 
 MAX_ESTIMATES = MAX_AGGREGATES * MAX_CELLS
 MAX_NOTE = 1024
-MAX_ACCOUNTANTS = 32
 MAX_OVERLAP = 10_000
+MAX_COMPOSITION = 64
 
 _STATES = {
     SiteState.OPEN: pb.SITE_STATE_OPEN,
@@ -51,8 +49,8 @@ _STATES = {
     SiteState.MISSING: pb.SITE_STATE_MISSING,
 }
 _STATES_BACK = {int(number): state for state, number in _STATES.items()}
-_UNITS = {Unit.PATIENT: pb.UNIT_PATIENT, Unit.EVENT: pb.UNIT_EVENT}
-_UNITS_BACK = {int(number): unit for unit, number in _UNITS.items()}
+UNITS = {Unit.PATIENT: pb.UNIT_PATIENT, Unit.EVENT: pb.UNIT_EVENT}
+_UNITS_BACK = {int(number): unit for unit, number in UNITS.items()}
 
 
 def question_to_message(request: AskRequest) -> pb.Question:
@@ -95,7 +93,7 @@ def answer_to_message(answer: Answer, estimates: Iterable[pb.Estimate]) -> pb.An
     """An answer with these of its estimates, which are messages already."""
     return pb.Answer(
         plan_id=answer.plan_id,
-        unit=_UNITS[Unit(answer.unit)],
+        unit=UNITS[Unit(answer.unit)],
         replayed=answer.replayed,
         noiseless=answer.noiseless,
         answered=answer.answered,
@@ -114,7 +112,7 @@ def answer_from_message(message: pb.Answer) -> Answer:
     checks.require(message.HasField("privacy"), "an answer does not say what it cost.")
     return Answer(
         plan_id=checks.digest(message.plan_id, "a plan id"),
-        unit=_unit(message.unit),
+        unit=unit_from_number(message.unit),
         replayed=message.replayed,
         noiseless=message.noiseless,
         answered=checks.names(message.answered, "the sites that answered"),
@@ -166,23 +164,28 @@ def _estimate_from_message(message: pb.Estimate) -> Estimate:
     )
 
 
-def _unit(number: int) -> str:
+def unit_from_number(number: int) -> str:
+    """The unit's word."""
     return checks.member(_UNITS_BACK, number, "a unit").value
 
 
-def _loss_to_message(loss: Loss) -> pb.Loss:
+def loss_to_message(loss: Loss) -> pb.Loss:
+    """A loss as a message."""
     return pb.Loss(epsilon=loss.epsilon, delta=loss.delta)
 
 
-def _loss_from_message(message: pb.Loss) -> Loss:
+def loss_from_message(message: pb.Loss) -> Loss:
+    """The loss in a message."""
     return Loss(checks.finite(message.epsilon, "ε", lower=0.0), checks.finite(message.delta, "δ", lower=0.0, upper=1.0))
 
 
-def _remaining_to_message(remaining: Remaining) -> pb.Remaining:
+def remaining_to_message(remaining: Remaining) -> pb.Remaining:
+    """What remains as a message."""
     return pb.Remaining(epsilon=remaining.epsilon, fraction=remaining.fraction)
 
 
-def _remaining_from_message(message: pb.Remaining) -> Remaining:
+def remaining_from_message(message: pb.Remaining) -> Remaining:
+    """What remains, in a message."""
     return Remaining(
         checks.finite(message.epsilon, "what remains", lower=0.0),
         checks.finite(message.fraction, "the share that remains", lower=0.0, upper=1.0),
@@ -192,9 +195,9 @@ def _remaining_from_message(message: pb.Remaining) -> Remaining:
 def _privacy_to_message(privacy: PrivacyStatement) -> pb.PrivacyStatement:
     return pb.PrivacyStatement(
         mechanism=MECHANISMS[Mechanism(privacy.mechanism)],
-        charged=_loss_to_message(privacy.charged),
-        spent=_loss_to_message(privacy.spent),
-        remaining=_remaining_to_message(privacy.remaining),
+        charged=loss_to_message(privacy.charged),
+        spent=loss_to_message(privacy.spent),
+        remaining=remaining_to_message(privacy.remaining),
         overlap=privacy.overlap,
         composition=privacy.composition,
     )
@@ -203,15 +206,16 @@ def _privacy_to_message(privacy: PrivacyStatement) -> pb.PrivacyStatement:
 def _privacy_from_message(message: pb.PrivacyStatement) -> PrivacyStatement:
     return PrivacyStatement(
         mechanism=mechanism_from_number(message.mechanism).value,
-        charged=_loss_from_message(message.charged),
-        spent=_loss_from_message(message.spent),
-        remaining=_remaining_from_message(message.remaining),
-        overlap=_overlap(message.overlap),
-        composition=checks.word(message.composition, "a composition"),
+        charged=loss_from_message(message.charged),
+        spent=loss_from_message(message.spent),
+        remaining=remaining_from_message(message.remaining),
+        overlap=overlap_number(message.overlap),
+        composition=checks.text(message.composition, "a composition", longest=MAX_COMPOSITION),
     )
 
 
-def _overlap(value: int) -> int:
+def overlap_number(value: int) -> int:
+    """An overlap within bounds."""
     return checks.whole(value, "an overlap", lower=1, upper=MAX_OVERLAP)
 
 
@@ -219,7 +223,7 @@ def preview_to_message(preview: Preview) -> pb.Preview:
     """A dry run as a message."""
     return pb.Preview(
         plan_id=preview.plan_id,
-        unit=_UNITS[Unit(preview.unit)],
+        unit=UNITS[Unit(preview.unit)],
         replayed=preview.replayed,
         sites=preview.sites,
         expected=[_expected_to_message(expected) for expected in preview.expected],
@@ -233,7 +237,7 @@ def preview_from_message(message: pb.Preview) -> Preview:
     checks.require(message.HasField("privacy"), "a preview does not say what it would cost.")
     return Preview(
         plan_id=checks.digest(message.plan_id, "a plan id"),
-        unit=_unit(message.unit),
+        unit=unit_from_number(message.unit),
         replayed=message.replayed,
         sites=checks.names(message.sites, "the participants"),
         expected=tuple(_expected_from_message(expected) for expected in message.expected),
@@ -258,49 +262,4 @@ def _expected_from_message(message: pb.ExpectedError) -> ExpectedError:
         groups=checks.whole(message.groups, "the number of groups", lower=1, upper=MAX_CELLS),
         standard_error=checks.finite(message.standard_error, "a standard error", lower=0.0),
         note=checks.text(message.note, "a note", longest=MAX_NOTE, shortest=0),
-    )
-
-
-def budget_to_message(report: BudgetReport) -> pb.BudgetReport:
-    """A budget report as a message."""
-    return pb.BudgetReport(
-        study=report.study,
-        unit=_UNITS[Unit(report.unit)],
-        overlap=report.overlap,
-        cap=_loss_to_message(report.cap),
-        spent=_loss_to_message(report.spent),
-        remaining=_remaining_to_message(report.remaining),
-        accountants=[pb.Accountant(name=name, epsilon=epsilon) for name, epsilon in report.accountants],
-        sites=[
-            pb.SiteBudget(name=site.name, spent=_loss_to_message(site.spent), frozen=site.frozen)
-            for site in report.sites
-        ],
-        events=report.events,
-    )
-
-
-def budget_from_message(message: pb.BudgetReport) -> BudgetReport:
-    """The budget report in a message."""
-    checks.require(len(message.accountants) <= MAX_ACCOUNTANTS, "a report has too many accountants.")
-    return BudgetReport(
-        study=checks.name(message.study, "a study"),
-        unit=_unit(message.unit),
-        overlap=_overlap(message.overlap),
-        cap=_loss_from_message(message.cap),
-        spent=_loss_from_message(message.spent),
-        remaining=_remaining_from_message(message.remaining),
-        accountants=tuple(
-            (checks.word(item.name, "an accountant"), checks.finite(item.epsilon, "ε", lower=0.0))
-            for item in message.accountants
-        ),
-        sites=_site_budgets(message.sites),
-        events=checks.whole(message.events, "the number of events"),
-    )
-
-
-def _site_budgets(messages: Sequence[pb.SiteBudget]) -> tuple[SiteBudget, ...]:
-    names = checks.names([message.name for message in messages], "the sites")
-    return tuple(
-        SiteBudget(name, _loss_from_message(message.spent), message.frozen)
-        for name, message in zip(names, messages, strict=True)
     )

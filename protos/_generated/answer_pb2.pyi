@@ -473,19 +473,103 @@ class Accountant(_message.Message):
     EPSILON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     epsilon: _builtins.float
+    """absent: this accountant has none at the study's δ"""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        epsilon: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_epsilon", b"_epsilon", "epsilon", b"epsilon"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epsilon", b"_epsilon", "epsilon", b"epsilon", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__epsilon: _TypeAlias = _typing.Literal["epsilon"]  # noqa: Y015
+    _WhichOneofArgType__epsilon: _TypeAlias = _typing.Literal["_epsilon", b"_epsilon"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__epsilon) -> _WhichOneofReturnType__epsilon | None: ...
+
+Global___Accountant: _TypeAlias = Accountant  # noqa: Y015
+
+@_typing.final
+class Statement(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    EPSILON_FIELD_NUMBER: _builtins.int
+    GUARANTEE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    epsilon: _builtins.float
+    guarantee: _builtins.bool
+    """otherwise it describes what was charged"""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        epsilon: _builtins.float | None = ...,
+        guarantee: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_epsilon", b"_epsilon", "epsilon", b"epsilon"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epsilon", b"_epsilon", "epsilon", b"epsilon", "guarantee", b"guarantee", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__epsilon: _TypeAlias = _typing.Literal["epsilon"]  # noqa: Y015
+    _WhichOneofArgType__epsilon: _TypeAlias = _typing.Literal["_epsilon", b"_epsilon"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__epsilon) -> _WhichOneofReturnType__epsilon | None: ...
+
+Global___Statement: _TypeAlias = Statement  # noqa: Y015
+
+@_typing.final
+class ByOverlap(_message.Message):
+    """The filter's ε if a unit were at one site only, at as many as declared, and at every site."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ONE_FIELD_NUMBER: _builtins.int
+    DECLARED_FIELD_NUMBER: _builtins.int
+    EVERY_FIELD_NUMBER: _builtins.int
+    one: _builtins.float
+    declared: _builtins.float
+    every: _builtins.float
+    def __init__(
+        self,
+        *,
+        one: _builtins.float = ...,
+        declared: _builtins.float = ...,
+        every: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["declared", b"declared", "every", b"every", "one", b"one"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ByOverlap: _TypeAlias = ByOverlap  # noqa: Y015
+
+@_typing.final
+class Spending(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATE_FIELD_NUMBER: _builtins.int
+    CHARGES_FIELD_NUMBER: _builtins.int
+    EPSILON_FIELD_NUMBER: _builtins.int
+    date: _builtins.float
+    """seconds since 1970"""
+    charges: _builtins.int
+    epsilon: _builtins.float
+    def __init__(
+        self,
+        *,
+        date: _builtins.float = ...,
+        charges: _builtins.int = ...,
         epsilon: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epsilon", b"epsilon", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["charges", b"charges", "date", b"date", "epsilon", b"epsilon"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Accountant: _TypeAlias = Accountant  # noqa: Y015
+Global___Spending: _TypeAlias = Spending  # noqa: Y015
 
 @_typing.final
 class BudgetReport(_message.Message):
@@ -500,6 +584,9 @@ class BudgetReport(_message.Message):
     ACCOUNTANTS_FIELD_NUMBER: _builtins.int
     SITES_FIELD_NUMBER: _builtins.int
     EVENTS_FIELD_NUMBER: _builtins.int
+    BY_OVERLAP_FIELD_NUMBER: _builtins.int
+    STATEMENTS_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
     study: _builtins.str
     unit: Global___Unit.ValueType
     overlap: _builtins.int
@@ -514,6 +601,14 @@ class BudgetReport(_message.Message):
     def accountants(self) -> _containers.RepeatedCompositeFieldContainer[Global___Accountant]: ...
     @_builtins.property
     def sites(self) -> _containers.RepeatedCompositeFieldContainer[Global___SiteBudget]: ...
+    @_builtins.property
+    def by_overlap(self) -> Global___ByOverlap: ...
+    @_builtins.property
+    def statements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Statement]: ...
+    @_builtins.property
+    def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___Spending]:
+        """oldest first"""
+
     def __init__(
         self,
         *,
@@ -526,10 +621,13 @@ class BudgetReport(_message.Message):
         accountants: _abc.Iterable[Global___Accountant] | None = ...,
         sites: _abc.Iterable[Global___SiteBudget] | None = ...,
         events: _builtins.int = ...,
+        by_overlap: Global___ByOverlap | None = ...,
+        statements: _abc.Iterable[Global___Statement] | None = ...,
+        history: _abc.Iterable[Global___Spending] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cap", b"cap", "remaining", b"remaining", "spent", b"spent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["by_overlap", b"by_overlap", "cap", b"cap", "remaining", b"remaining", "spent", b"spent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accountants", b"accountants", "cap", b"cap", "events", b"events", "overlap", b"overlap", "remaining", b"remaining", "sites", b"sites", "spent", b"spent", "study", b"study", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accountants", b"accountants", "by_overlap", b"by_overlap", "cap", b"cap", "events", b"events", "history", b"history", "overlap", b"overlap", "remaining", b"remaining", "sites", b"sites", "spent", b"spent", "statements", b"statements", "study", b"study", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

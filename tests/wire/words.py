@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from fractions import Fraction
 
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from wardround.federation.answer import (
     Answer,
     AskRequest,
     BudgetReport,
+    ByOverlap,
     Estimate,
     ExpectedError,
     Loss,
@@ -20,6 +22,8 @@ from wardround.federation.answer import (
     Remaining,
     SiteBudget,
     SiteState,
+    Spending,
+    Statement,
 )
 from wardround.federation.enrolment import Enrolment, Greeting
 from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
@@ -127,7 +131,7 @@ statements = st.builds(
     losses,
     remaining,
     overlaps,
-    st.sampled_from(["parallel", "sequential"]),
+    st.sampled_from(["parallel", "overlap 2", "trusted_total"]),
 )
 refusals = st.lists(st.tuples(names, codes), max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
 answers = st.builds(
@@ -157,9 +161,12 @@ reports = st.builds(
     losses,
     losses,
     remaining,
-    st.lists(st.tuples(codes, amounts), max_size=4).map(tuple),
+    st.lists(st.tuples(codes, amounts | st.just(math.inf)), max_size=4).map(tuple),
     site_budgets,
     counts,
+    st.tuples(amounts, amounts, amounts).map(lambda three: ByOverlap(*sorted(three))),
+    st.lists(st.builds(Statement, codes, amounts | st.just(math.inf), st.booleans()), max_size=4).map(tuple),
+    st.lists(st.builds(Spending, st.floats(0, 1e11), counts, amounts), max_size=4).map(tuple),
 )
 
 pems = st.binary(max_size=50).map(lambda raw: b"-----BEGIN THING-----\n" + raw.hex().encode())

@@ -131,8 +131,41 @@ class SiteBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """One ε, at the study's δ, with what it is: a guarantee, or a description of what was charged.
+
+    A guarantee also holds for analysts who choose each question after reading earlier answers.
+    """
+
+    name: str
+    epsilon: float
+    guarantee: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ByOverlap:
+    """The filter's ε if a unit were at one site only, at as many as the study declares, and at every site."""
+
+    one: float
+    declared: float
+    every: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """The filter's ε after so many charges; `date` is that of the last of them, in seconds since 1970."""
+
+    date: float
+    charges: int
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetReport:
-    """The study's budget as the coordinator's ledger has it."""
+    """The study's budget as the coordinator's ledger has it.
+
+    Every ε is that of the unit it costs most, at the study's δ, and infinite where an accountant has none.
+    """
 
     study: str
     unit: str
@@ -143,3 +176,6 @@ class BudgetReport:
     accountants: tuple[tuple[str, float], ...]
     sites: tuple[SiteBudget, ...]
     events: int
+    by_overlap: ByOverlap
+    statements: tuple[Statement, ...]
+    history: tuple[Spending, ...]
