@@ -13,9 +13,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wardround.analyst.budget import BudgetResult
     from wardround.analyst.builder import Draft, query
     from wardround.analyst.client import Client, connect
-    from wardround.analyst.result import BudgetResult, PreviewResult, Result
+    from wardround.analyst.result import PreviewResult, Result
     from wardround.analyst.sql import parse
     from wardround.federation.answer import Estimate, Progress
     from wardround.federation.errors import (
@@ -66,7 +67,8 @@ __all__ = [
 _HOMES = {
     "wardround.analyst.builder": ("Draft", "query"),
     "wardround.analyst.client": ("Client", "connect"),
-    "wardround.analyst.result": ("BudgetResult", "PreviewResult", "Result"),
+    "wardround.analyst.budget": ("BudgetResult",),
+    "wardround.analyst.result": ("PreviewResult", "Result"),
     "wardround.analyst.sql": ("parse",),
     "wardround.federation.answer": ("Estimate", "Progress"),
     "wardround.federation.errors": (

@@ -14,6 +14,7 @@ from wardround.federation.answer import (
     Answer,
     AskRequest,
     BudgetReport,
+    ByOverlap,
     Loss,
     Preview,
     PrivacyStatement,
@@ -77,7 +78,9 @@ class Link:
         return Preview(PLAN, "patient", False, ("north",), (), PRIVACY)
 
     def budget(self) -> BudgetReport:
-        return BudgetReport("cardio", "patient", 1, Loss(3, 1e-6), Loss(0, 0), Remaining(3, 1), (), (), 0)
+        return BudgetReport(
+            *("cardio", "patient", 1, Loss(3, 1e-6), Loss(0, 0), Remaining(3, 1)), (), (), 0, ByOverlap(0, 0, 0), (), ()
+        )
 
     def study(self) -> Study:
         self.studied += 1

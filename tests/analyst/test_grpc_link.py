@@ -34,6 +34,7 @@ from wardround.federation.answer import (
     Answer,
     AskRequest,
     BudgetReport,
+    ByOverlap,
     Estimate,
     Loss,
     Preview,
@@ -104,7 +105,9 @@ class Desk(AnalystServiceServicer):
         return study_to_message(self.study)
 
     def Budget(self, request: pb.BudgetRequest, context: grpc.ServicerContext) -> pb.BudgetReply:  # noqa: N802
-        report = BudgetReport("cardio", "patient", 1, Loss(3, 1e-6), Loss(0, 0), Remaining(3, 1), (), (), 0)
+        report = BudgetReport(
+            *("cardio", "patient", 1, Loss(3, 1e-6), Loss(0, 0), Remaining(3, 1)), (), (), 0, ByOverlap(0, 0, 0), (), ()
+        )
         return report_to_message(report)
 
 

@@ -12,18 +12,16 @@ import pyarrow as pa
 import pytest
 
 from wardround.analyst.documents import error_document
-from wardround.analyst.result import BudgetResult, PreviewResult, Result
+from wardround.analyst.result import PreviewResult, Result
 from wardround.analyst.tables import MAX_LINES, decimals_for, interval_text, with_error
 from wardround.federation.answer import (
     Answer,
-    BudgetReport,
     Estimate,
     ExpectedError,
     Loss,
     Preview,
     PrivacyStatement,
     Remaining,
-    SiteBudget,
 )
 from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, QueryMistaken
 
@@ -55,6 +53,10 @@ PARAGRAPH = (
     "inside each site (parallel composition). This question cost ε = 0.5 at δ = 1e-07. The study has spent "
     "ε = 0.9 at δ = 1e-06; the largest next question has ε = 2 (70 % of the Gaussian budget is left)."
 )
+MEANING = (
+    "What this can tell about one patient: a belief of 1 % becomes at most 1.64 %, one of 50 % at most 62.2 %, "
+    "except with the weight δ = 1e-07."
+)
 PREVIEW = Preview(
     plan_id="cd" * 32,
     unit="patient",
@@ -62,17 +64,6 @@ PREVIEW = Preview(
     sites=("north", "st-mary"),
     expected=(ExpectedError("mean", "sbp", 4, 0.1234, "for 40000 declared patients"),),
     privacy=PRIVACY,
-)
-REPORT = BudgetReport(
-    study="cardio",
-    unit="patient",
-    overlap=2,
-    cap=Loss(3.0, 1e-6),
-    spent=Loss(0.9, 1e-6),
-    remaining=Remaining(2.0, 0.7),
-    accountants=(("basic", 1.5), ("pld", 0.8)),
-    sites=(SiteBudget("north", Loss(0.9, 1e-6), frozen=False), SiteBudget("west", Loss(0.1, 1e-6), frozen=True)),
-    events=12,
 )
 
 
@@ -95,6 +86,7 @@ def test_an_answer_prints_as_a_table_with_errors_and_its_price() -> None:
         "",
         "Answered: north, st-mary. Refused: west (BudgetExceeded). Missing: east.",
         PARAGRAPH,
+        MEANING,
         "The error and the interval cover the noise, not sampling error.",
     ]
     assert repr(Result(ANSWER)) == str(Result(ANSWER))
@@ -216,10 +208,7 @@ def test_html_escapes_everything_that_others_wrote() -> None:
     evil = dataclasses.replace(evil, privacy=dataclasses.replace(PRIVACY, mechanism=EVIL, composition=EVIL))
     expected = (ExpectedError("count", EVIL, 1, 1.0, EVIL),)
     preview = Preview(EVIL, EVIL, replayed=False, sites=(EVIL,), expected=expected, privacy=evil.privacy)
-    report = dataclasses.replace(
-        REPORT, study=EVIL, unit=EVIL, accountants=((EVIL, 1.0),), sites=(SiteBudget(EVIL, Loss(1, 0), frozen=False),)
-    )
-    for shown in (Result(evil), PreviewResult(preview), BudgetResult(report)):
+    for shown in (Result(evil), PreviewResult(preview)):
         html = shown._repr_html_()
         assert "<script" not in html
         assert "&lt;script&gt;" in html
@@ -274,6 +263,15 @@ def test_the_document_of_an_answer_is_the_contract() -> None:
             "remaining": {"epsilon": 2.0, "fraction": 0.7},
             "overlap": 1,
             "composition": "parallel",
+            "adjacency": "add or remove all rows of one patient, at all of the patient's sites",
+            "meaning": {
+                "posterior": [
+                    {"prior": 0.01, "at_most": pytest.approx(0.016380, abs=1e-6)},
+                    {"prior": 0.1, "at_most": pytest.approx(0.154828, abs=1e-6)},
+                    {"prior": 0.5, "at_most": pytest.approx(0.622459, abs=1e-6)},
+                ],
+                "bits": pytest.approx(0.721348, abs=1e-6),
+            },
         },
     }
 
@@ -312,32 +310,6 @@ def test_a_preview_prints_the_expected_error_and_that_nothing_was_spent() -> Non
     assert text.endswith("nothing was asked of a site and nothing was spent.")
     again = str(PreviewResult(dataclasses.replace(PREVIEW, replayed=True)))
     assert "asking it again would cost nothing" in again
-
-
-def test_the_document_of_a_budget_is_the_contract() -> None:
-    document = json.loads(json.dumps(BudgetResult(REPORT).document(), allow_nan=False))
-    assert document == {
-        "study": "cardio",
-        "unit": "patient",
-        "overlap": 2,
-        "cap": {"epsilon": 3.0, "delta": 1e-6},
-        "spent": {"epsilon": 0.9, "delta": 1e-6},
-        "remaining": {"epsilon": 2.0, "fraction": 0.7},
-        "accountants": {"basic": 1.5, "pld": 0.8},
-        "sites": {
-            "north": {"spent": {"epsilon": 0.9, "delta": 1e-6}, "frozen": False},
-            "west": {"spent": {"epsilon": 0.1, "delta": 1e-6}, "frozen": True},
-        },
-        "events": 12,
-    }
-
-
-def test_a_budget_prints_what_is_left_and_who_is_frozen() -> None:
-    text = str(BudgetResult(REPORT))
-    assert "the largest next question has ε = 2 (70 % of the Gaussian budget is left)." in text
-    assert "at up to 2 sites" in text
-    assert "basic 1.5, pld 0.8" in text
-    assert [line.split()[:2] for line in text.splitlines()[-2:]] == [["north", "active"], ["west", "frozen"]]
 
 
 def test_an_error_document_has_the_numbers_of_a_short_budget_and_nothing_private() -> None:

@@ -110,6 +110,7 @@ def test_above_the_budget_nothing_is_charged_and_the_numbers_say_why(make_federa
         budget = client.budget().document()
     assert set(budget) == {
         "study", "unit", "overlap", "cap", "spent", "remaining", "accountants", "sites", "events",
+        "adjacency", "groups", "meaning", "overlaps", "statements", "history",
     }  # fmt: skip
     assert (budget["events"], set(budget["sites"])) == (1, set(federation.sites))  # type: ignore[arg-type]
     federation.check_ledgers()

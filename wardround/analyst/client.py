@@ -16,9 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from wardround.analyst.budget import BudgetResult
 from wardround.analyst.builder import Draft
 from wardround.analyst.link import AnalystLink
-from wardround.analyst.result import BudgetResult, PreviewResult, Result
+from wardround.analyst.result import PreviewResult, Result
 from wardround.federation.answer import Answer, AskRequest, Progress
 from wardround.federation.errors import ConfigurationMistaken, DeadlinePassed, QueryMistaken
 from wardround.federation.query import Query
@@ -86,8 +87,8 @@ class Client:
         return PreviewResult(self._link.preview(self._request(question, epsilon, delta, nonce="")))
 
     def budget(self) -> BudgetResult:
-        """What the study has spent and what is left."""
-        return BudgetResult(self._link.budget())
+        """What the study has spent, what is left, and what it means for one patient."""
+        return BudgetResult(self._link.budget(), self.study)
 
     def close(self) -> None:
         """Hang up."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 
+from wardround.analyst.meaning import PRIORS, adjacency, date_text, patient_level
 from wardround.federation.answer import (
     Answer,
     BudgetReport,
@@ -20,6 +21,8 @@ from wardround.federation.answer import (
 )
 from wardround.federation.errors import BudgetExceeded, FederationError
 from wardround.federation.expressions import Value
+from wardround.federation.study import Study
+from wardround.privacy.accounting.meaning import posterior_bound, worst_bits
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
@@ -37,7 +40,7 @@ def answer_document(answer: Answer) -> dict[str, Json]:
             "missing": list(answer.missing),
         },
         "estimates": [_estimate(estimate) for estimate in answer.estimates],
-        "privacy": _privacy(answer.privacy),
+        "privacy": _privacy(answer.privacy, unit=answer.unit),
     }
 
 
@@ -50,13 +53,13 @@ def preview_document(preview: Preview) -> dict[str, Json]:
         "dry_run": True,
         "sites": {"asked": list(preview.sites)},
         "expected": [_expected(expected) for expected in preview.expected],
-        "privacy": _privacy(preview.privacy),
+        "privacy": _privacy(preview.privacy, unit=preview.unit),
     }
 
 
-def budget_document(report: BudgetReport) -> dict[str, Json]:
+def budget_document(report: BudgetReport, study: Study) -> dict[str, Json]:
     """The document `budget` prints."""
-    return {
+    document: dict[str, Json] = {
         "study": report.study,
         "unit": report.unit,
         "overlap": report.overlap,
@@ -66,7 +69,34 @@ def budget_document(report: BudgetReport) -> dict[str, Json]:
         "accountants": {name: _number(epsilon) for name, epsilon in report.accountants},
         "sites": {site.name: {"spent": _loss(site.spent), "frozen": site.frozen} for site in report.sites},
         "events": report.events,
+        "adjacency": adjacency(report.unit),
+        "groups": [{"sites": list(group.sites), "overlap": group.overlap} for group in study.groups],
+        "meaning": {**_meaning(report.spent.epsilon), "at_cap": _meaning(report.cap.epsilon)},
+        "overlaps": {
+            "1": _number(report.by_overlap.one),
+            "declared": _number(report.by_overlap.declared),
+            "all": _number(report.by_overlap.every),
+        },
+        "statements": [
+            {
+                "name": each.name,
+                "epsilon": _number(each.epsilon),
+                "kind": "guarantee" if each.guarantee else "descriptive",
+            }
+            for each in report.statements
+        ],
+        "history": [
+            {"date": date_text(point.date), "charges": point.charges, "epsilon": _number(point.epsilon)}
+            for point in report.history
+        ],
     }
+    if (patient := patient_level(report, study)) is not None:
+        document["patient_level"] = {
+            "events": patient.events,
+            "spent": _loss(patient.spent),
+            "cap": _loss(patient.cap),
+        }
+    return document
 
 
 def error_document(error: FederationError) -> dict[str, Json]:
@@ -102,7 +132,7 @@ def _expected(expected: ExpectedError) -> dict[str, Json]:
     }
 
 
-def _privacy(privacy: PrivacyStatement) -> dict[str, Json]:
+def _privacy(privacy: PrivacyStatement, *, unit: str) -> dict[str, Json]:
     return {
         "mechanism": privacy.mechanism,
         "charged": _loss(privacy.charged),
@@ -110,6 +140,16 @@ def _privacy(privacy: PrivacyStatement) -> dict[str, Json]:
         "remaining": _remaining(privacy.remaining),
         "overlap": privacy.overlap,
         "composition": privacy.composition,
+        "adjacency": adjacency(unit),
+        "meaning": _meaning(privacy.charged.epsilon),
+    }
+
+
+def _meaning(epsilon: float) -> dict[str, Json]:
+    """Bounds that hold outright under pure ε, and except with the weight δ otherwise."""
+    return {
+        "posterior": [{"prior": prior, "at_most": posterior_bound(prior, epsilon)} for prior in PRIORS],
+        "bits": _number(worst_bits(epsilon)),
     }
 
 

@@ -20,13 +20,13 @@ MOST_ROWS = 500
 TICKS = 5
 
 
-def write_plot(answer: Answer, path: Path) -> None:
-    """Write the answer's picture to an .svg file."""
+def write_picture(svg: str, path: Path) -> None:
+    """Write a picture to an .svg file."""
     if path.suffix.lower() != ".svg":
         msg = f"--plot writes SVG; name a file ending in .svg instead of {path.name!r}."
         raise Mistaken(msg)
     try:
-        path.write_text(picture(answer), encoding="utf-8")
+        path.write_text(svg, encoding="utf-8")
     except OSError:
         msg = f"{path} cannot be written; name a file in a folder that exists and is yours."
         raise ConfigurationMistaken(msg) from None
@@ -46,8 +46,12 @@ def picture(answer: Answer) -> str:
     sites = (
         f"{len(answer.answered)} site(s) answered; bars are {answer.estimates[0].confidence:.0%} intervals of the noise"
     )
-    parts.append(_text(MARGIN, top, sites if not answer.noiseless else "no noise: a simulation", small=True))
-    height = top + MARGIN
+    parts.append(label(MARGIN, top, sites if not answer.noiseless else "no noise: a simulation", small=True))
+    return framed(parts, height=top + MARGIN)
+
+
+def framed(parts: Sequence[str], *, height: int) -> str:
+    """The parts as one picture on white."""
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
@@ -58,28 +62,28 @@ def picture(answer: Answer) -> str:
 def _panel(name: str, estimates: Sequence[Estimate], top: int) -> list[str]:
     low = min(estimate.interval[0] for estimate in estimates)
     high = max(estimate.interval[1] for estimate in estimates)
-    ticks = _ticks(low, high)
+    ticks = ticks_around(low, high)
     left, right = LABELS, WIDTH - MARGIN
 
     def x(value: float) -> float:
         return left + (value - ticks[0]) / (ticks[-1] - ticks[0]) * (right - left)
 
     foot = top + HEAD + ROW * len(estimates)
-    parts = [_text(MARGIN, top + 12, name, bold=True)]
+    parts = [label(MARGIN, top + 12, name, bold=True)]
     for tick in ticks:
         parts.append(f'<line x1="{x(tick):.1f}" y1="{top + HEAD - 8}" x2="{x(tick):.1f}" y2="{foot}" stroke="#ddd"/>')
-        parts.append(_text(x(tick), foot + 14, f"{tick:g}", small=True, middle=True))
+        parts.append(label(x(tick), foot + 14, f"{tick:g}", small=True, middle=True))
     for number, estimate in enumerate(estimates):
         y = top + HEAD + ROW * number + ROW / 2
-        label = ", ".join(str(value) for _, value in estimate.group) or "all"
+        group = ", ".join(str(value) for _, value in estimate.group) or "all"
         begins, ends = (x(end) for end in estimate.interval)
-        parts.append(_text(left - 10, y + 4, label[:28], end=True))
+        parts.append(label(left - 10, y + 4, group[:28], end=True))
         parts.append(f'<line x1="{begins:.1f}" y1="{y}" x2="{ends:.1f}" y2="{y}" stroke="#1f6f8b" stroke-width="2"/>')
         parts.append(f'<circle cx="{x(estimate.value):.1f}" cy="{y}" r="4" fill="#1f6f8b"/>')
     return parts
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks_around(low: float, high: float) -> list[float]:
     """Round numbers that enclose [low, high]; never fewer than two."""
     if not high > low:
         low, high = low - 1, high + 1
@@ -90,9 +94,10 @@ def _ticks(low: float, high: float) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def _text(
+def label(
     x: float, y: float, text: str, *, bold: bool = False, small: bool = False, middle: bool = False, end: bool = False
 ) -> str:
+    """A line of text, anchored at its start unless told otherwise."""
     weight = ' font-weight="bold"' if bold else ""
     size = ' font-size="11" fill="#555"' if small else ""
     anchor = ' text-anchor="middle"' if middle else ' text-anchor="end"' if end else ""

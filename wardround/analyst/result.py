@@ -1,4 +1,4 @@
-"""What `ask`, `preview` and `budget` return: the answer, ready to read, to compute with and to keep.
+"""What `ask` and `preview` return: the answer, ready to read, to compute with and to keep.
 
 A number is never shown without its error, nor an answer without what it cost and whom it protects.
 """
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wardround.analyst.documents import Json, answer_document, budget_document, preview_document
-from wardround.analyst.plot import write_plot
+from wardround.analyst.documents import Json, answer_document, preview_document
+from wardround.analyst.meaning import answer_meaning, next_text, plural, unit_text
+from wardround.analyst.plot import picture, write_picture
 from wardround.analyst.tables import (
     Table,
     as_html,
@@ -23,7 +24,7 @@ from wardround.analyst.tables import (
     value_text,
     with_error,
 )
-from wardround.federation.answer import Answer, BudgetReport, Estimate, Preview, PrivacyStatement, Remaining
+from wardround.federation.answer import Answer, Estimate, Preview, PrivacyStatement
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.expressions import Value
 from wardround.federation.query import Aggregate, Statistic
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_UNITS = {"patient": "one patient, with all of the patient's rows", "event": "one event (one row), not one patient"}
 _MECHANISMS = {"discrete_gaussian": "discrete Gaussian", "discrete_laplace": "discrete Laplace"}
 _NUMBERS = ("statistic", "column", "value", "standard_error", "lower", "upper", "confidence")
 
@@ -62,7 +62,7 @@ class Result:
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw the answer, with its intervals, into an .svg file."""
-        write_plot(self.answer, Path(path))
+        write_picture(picture(self.answer), Path(path))
 
     def document(self) -> dict[str, Json]:
         """The JSON document of `wardround ask --json`."""
@@ -147,6 +147,7 @@ class Result:
         return [
             " ".join(sites),
             f"{_protection(answer.unit, privacy)} {cost} {_balance(privacy)}",
+            answer_meaning(answer.unit, privacy),
             "The error and the interval cover the noise, not sampling error.",
         ]
 
@@ -188,57 +189,13 @@ class PreviewResult:
         return [
             f"Sites to be asked: {listed(preview.sites) or 'none'}.",
             f"{_protection(preview.unit, privacy)} {cost} {_balance(privacy)}",
+            answer_meaning(preview.unit, privacy),
             "A dry run: nothing was asked of a site and nothing was spent.",
         ]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BudgetResult:
-    """The study's budget as the coordinator's ledger has it."""
-
-    report: BudgetReport
-
-    def document(self) -> dict[str, Json]:
-        """The JSON document of `wardround budget --json`."""
-        return budget_document(self.report)
-
-    def __str__(self) -> str:
-        return "\n".join([*self._paragraphs(), "", as_text(self._table())])
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self._table(), self._paragraphs())
-
-    def _table(self) -> Table:
-        rows = tuple(
-            (site.name, "frozen" if site.frozen else "active", f"{site.spent.epsilon:.4g}", f"{site.spent.delta:.3g}")
-            for site in self.report.sites
-        )
-        return Table(("site", "state", "spent ε", "at δ"), rows, 2)
-
-    def _paragraphs(self) -> list[str]:
-        report = self.report
-        spent = (
-            f"Study {report.study}: of ε = {report.cap.epsilon:.4g} at δ = {report.cap.delta:.3g}, "
-            f"ε = {report.spent.epsilon:.4g} is spent over {report.events} {_plural(report.events, 'charge')}; "
-            f"{_next(report.remaining, delta=report.cap.delta)}"
-        )
-        unit = _UNITS.get(report.unit, report.unit)
-        sentences = [spent, f"Protected: {unit}, at up to {report.overlap} {_plural(report.overlap, 'site')}."]
-        if report.accountants:
-            figures = ", ".join(f"{name} {epsilon:.4g}" for name, epsilon in report.accountants)
-            sentences.append(f"The same releases under other accountants, as ε: {figures}.")
-        return sentences
-
-
 def _label(statistic: str, column: str | None) -> str:
     return aggregate_text(Aggregate(Statistic(statistic), column))
-
-
-def _plural(count: int, word: str) -> str:
-    return word if count == 1 else f"{word}s"
 
 
 def _protection(unit: str, privacy: PrivacyStatement) -> str:
@@ -248,19 +205,13 @@ def _protection(unit: str, privacy: PrivacyStatement) -> str:
         if privacy.composition == "trusted_total"
         else f"noise added inside each site ({privacy.composition} composition)"
     )
-    sites = f"at up to {privacy.overlap} {_plural(privacy.overlap, 'site')}"
-    return f"Protected: {_UNITS.get(unit, unit)}, {sites}, by {mechanism} {where}."
+    sites = f"at up to {privacy.overlap} {plural(privacy.overlap, 'site')}"
+    return f"Protected: {unit_text(unit)}, {sites}, by {mechanism} {where}."
 
 
 def _balance(privacy: PrivacyStatement) -> str:
     spent = f"ε = {privacy.spent.epsilon:.4g} at δ = {privacy.spent.delta:.3g}"
-    return f"The study has spent {spent}; {_next(privacy.remaining, delta=privacy.spent.delta)}"
-
-
-def _next(remaining: Remaining, *, delta: float) -> str:
-    lane = "pure" if delta == 0.0 else "Gaussian"
-    left = percent(remaining.fraction)
-    return f"the largest next question has ε = {remaining.epsilon:.4g} ({left} of the {lane} budget is left)."
+    return f"The study has spent {spent}; {next_text(privacy.remaining, delta=privacy.spent.delta)}"
 
 
 def _absent(library: str) -> ConfigurationMistaken:

@@ -58,12 +58,20 @@ def ask(
     print_document(result.document()) if as_json else say(str(result))
 
 
-def budget(profile: Profile, as_json: AsJson = False) -> None:
-    """Show what the study has spent, what remains, and where."""
+def budget(
+    profile: Profile,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the budget over time, as SVG.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the study has spent by every accountant, what remains, and what it means for one patient."""
     from wardround.analyst.client import connect
 
     with connect(profile) as federation:
         report = federation.budget()
+    if plot is not None:
+        report.plot(plot)
     print_document(report.document()) if as_json else say(str(report))
 
 
