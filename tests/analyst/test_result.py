@@ -54,8 +54,8 @@ PARAGRAPH = (
     "ε = 0.9 at δ = 1e-06; the largest next question has ε = 2 (70 % of the Gaussian budget is left)."
 )
 MEANING = (
-    "What this can tell about one patient: a belief of 1 % becomes at most 1.64 %, one of 50 % at most 62.2 %, "
-    "except with the weight δ = 1e-07."
+    "What this can tell about whether one patient's rows are there: a belief of 1 % becomes at most 1.64 %, "
+    "one of 50 % at most 62.2 %, except with the weight δ = 1e-07."
 )
 PREVIEW = Preview(
     plan_id="cd" * 32,

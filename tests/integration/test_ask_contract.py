@@ -27,7 +27,7 @@ from wardround.federation.ledger.verify import verify
 
 ANSWER = {"plan_id", "unit", "replayed", "noiseless", "sites", "estimates", "privacy"}
 ESTIMATE = {"statistic", "column", "group", "value", "standard_error", "interval", "confidence"}
-PRIVACY = {"mechanism", "charged", "spent", "remaining", "overlap", "composition"}
+PRIVACY = {"mechanism", "charged", "spent", "remaining", "overlap", "composition", "adjacency", "meaning"}
 
 
 def test_an_answer_is_one_document_and_a_repeat_is_the_same_and_free(federation: Federation) -> None:

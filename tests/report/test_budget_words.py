@@ -75,15 +75,15 @@ WORDS = (
     "Descriptive, as ε (the same charges, had all of them been fixed beforehand): basic 1.5, zcdp none, "
     "pld 0.75.\n"
     "\n"
-    "belief about a patient, before  after what is spent  after the whole cap\n"
-    "────────────────────────────────────────────────────────────────────────\n"
-    "1 %                                           2.2 %               16.9 %\n"
-    "10 %                                         19.8 %               69.1 %\n"
-    "50 %                                           69 %               95.3 %\n"
-    "bits learnt, at worst                          1.15                 4.33\n"
+    "belief that a patient's rows are there, before  after what is spent  after the whole cap\n"
+    "────────────────────────────────────────────────────────────────────────────────────────\n"
+    "1 %                                                           2.2 %               16.9 %\n"
+    "10 %                                                         19.8 %               69.1 %\n"
+    "50 %                                                           69 %               95.3 %\n"
+    "bits learnt, at worst                                          1.15                 4.33\n"
     "The bounds hold except with the weight δ = 1e-06: the answers are within that distance of ones for "
-    "which they always hold. It is not a chance of failure: the loss passes ε more often than δ, mostly "
-    "by little.\n"
+    "which they always hold. It is not a chance of failure: the loss passes ε more often than δ, mostly by little. "
+    "About what rows say, rather than whether they are there, ε counts twice.\n"
     "\n"
     "site   state   spent ε   at δ\n"
     "─────────────────────────────\n"
@@ -142,8 +142,8 @@ def test_a_tenth_of_epsilon_is_a_seventh_of_a_bit() -> None:
     small = dataclasses.replace(REPORT, spent=Loss(0.1, 0.0), cap=Loss(3.0, 0.0))
     assert BudgetResult(small, STUDY).document()["meaning"]["bits"] == pytest.approx(0.144, abs=5e-4)  # type: ignore[index,call-overload]
     text = str(BudgetResult(small, STUDY))
-    assert "bits learnt, at worst                         0.144" in text
-    assert "The bounds hold for every outcome (pure ε)." in text
+    assert ["bits", "learnt,", "at", "worst", "0.144", "4.33"] in [line.split() for line in text.splitlines()]
+    assert "The bounds hold for every outcome (pure ε). About what rows say" in text
     assert "weight" not in text
 
 
@@ -159,7 +159,7 @@ def test_an_event_level_study_says_what_is_left_for_a_patient() -> None:
     text, document = str(result), result.document()
     grown = 1e-6 * math.expm1(3.2) / math.expm1(0.8)
     assert f"For a patient with 4 events that is ε = 3.2 at δ = {grown:.3g} so far, and ε = 12 at δ = 0.00853" in text
-    assert "belief about an event, before" in text
+    assert "belief that an event is there, before" in text
     assert "add or remove one event (one row)." in text
     assert "If no unit were at two sites" in text
     assert document["patient_level"] == {
@@ -184,11 +184,11 @@ def test_a_patient_with_many_events_is_promised_nothing_and_told_so() -> None:
 
 def test_an_answer_gets_one_line_of_meaning() -> None:
     assert answer_meaning("patient", PRIVACY) == (
-        "What this can tell about one patient: a belief of 1 % becomes at most 2.2 %, one of 50 % at most 69 %, "
-        "except with the weight δ = 1e-06."
+        "What this can tell about whether one patient's rows are there: a belief of 1 % becomes at most 2.2 %, "
+        "one of 50 % at most 69 %, except with the weight δ = 1e-06."
     )
     pure = dataclasses.replace(PRIVACY, charged=Loss(0.8, 0.0))
-    assert answer_meaning("event", pure).startswith("What this can tell about one event: ")
+    assert answer_meaning("event", pure).startswith("What this can tell about whether one event is there: ")
     assert answer_meaning("event", pure).endswith("at most 69 %.")
 
 

@@ -1,7 +1,7 @@
 """What a loss means for one patient, in plain words, and no stronger than it is.
 
-Beliefs are bounded outright by a pure ε. With a δ the bounds hold for answers that are within the weight δ of these;
-that is not a chance of failure, and nothing here says so (mission A5).
+Beliefs that one unit is there are bounded outright by a pure ε. With a δ the bounds hold for answers that are within
+the weight δ of these; that is not a chance of failure, and nothing here says so (PROOFS.md#beliefs).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _ADJACENCY = {
     "patient": "add or remove all rows of one patient, at all of the patient's sites",
     "event": "add or remove one event (one row)",
 }
+# From one content to another is a step out and a step in.
+_TWICE = "About what rows say, rather than whether they are there, ε counts twice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def answer_meaning(unit: str, privacy: PrivacyStatement) -> str:
     rare, even = (percent(posterior_bound(prior, epsilon)) for prior in (0.01, 0.5))
     bounds = f"a belief of 1 % becomes at most {rare}, one of 50 % at most {even}"
     weight = "" if privacy.charged.delta == 0.0 else f", except with the weight δ = {privacy.charged.delta:.3g}"
-    return f"What this can tell about {'one patient' if unit == 'patient' else 'one event'}: {bounds}{weight}."
+    whom = "one patient's rows are" if unit == Unit.PATIENT else "one event is"
+    return f"What this can tell about whether {whom} there: {bounds}{weight}."
 
 
 def belief_table(report: BudgetReport) -> Table:
@@ -77,17 +80,20 @@ def belief_table(report: BudgetReport) -> Table:
         (percent(prior), *(percent(posterior_bound(prior, loss.epsilon)) for loss in losses)) for prior in PRIORS
     )
     bits = ("bits learnt, at worst", *(f"{worst_bits(loss.epsilon):.3g}" for loss in losses))
-    whom = "a patient" if report.unit == Unit.PATIENT else "an event"
-    return Table((f"belief about {whom}, before", "after what is spent", "after the whole cap"), (*beliefs, bits), 2)
+    whom = "a patient's rows are" if report.unit == Unit.PATIENT else "an event is"
+    return Table(
+        (f"belief that {whom} there, before", "after what is spent", "after the whole cap"), (*beliefs, bits), 2
+    )
 
 
 def weight_text(delta: float) -> str:
     """What the bounds are worth under this δ."""
     if delta == 0.0:
-        return "The bounds hold for every outcome (pure ε)."
+        return f"The bounds hold for every outcome (pure ε). {_TWICE}"
     return (
         f"The bounds hold except with the weight δ = {delta:.3g}: the answers are within that distance of ones for "
-        "which they always hold. It is not a chance of failure: the loss passes ε more often than δ, mostly by little."
+        "which they always hold. It is not a chance of failure: the loss passes ε more often than δ, mostly by little. "
+        f"{_TWICE}"
     )
 
 
@@ -111,4 +117,4 @@ def patient_text(patient: PatientLevel) -> str:
     )
     if patient.events == 1:
         return "For a patient with m events it is mε at δ(e^(mε) − 1)/(e^ε − 1); the study names no m."
-    return f"For a patient with {patient.events} events that is {spent} so far, and {cap} at the cap; with more events it is more."
+    return f"For a patient with {patient.events} events that is {spent} so far, and {cap} at the cap; more with more."
