@@ -31,7 +31,9 @@ def budget_picture(report: BudgetReport) -> str:
         parts.append(label(left - 8, y(tick) + 4, f"{tick:g}", small=True, end=True))
     for number in range(DATES if report.history else 0):
         date = first + (last - first) * number / (DATES - 1)
-        parts.append(label(x(date), foot + 16, _short(date, last - first), small=True, middle=True))
+        # The outer dates lean inwards, where the picture is.
+        inner, ends = 0 < number < DATES - 1, number == DATES - 1
+        parts.append(label(x(date), foot + 16, _short(date, last - first), small=True, middle=inner, end=ends))
     cap = y(report.cap.epsilon)
     parts.append(
         f'<line x1="{left}" y1="{cap:.1f}" x2="{right}" y2="{cap:.1f}" stroke="#b23a48" stroke-dasharray="6 4"/>'
