@@ -65,6 +65,16 @@ def test_sums_split_delta_over_the_events_that_need_it() -> None:
     assert accountants.basic(schedule, 1e-6) > exact
 
 
+def test_advanced_composition_is_its_formula() -> None:
+    found = accountants.advanced(Schedule.of({Gaussian(25.0): 800}), 1e-7)
+    each = epsilon_of(0.5e-7 / 800, 1 / 25.0)
+    assert found == pytest.approx(
+        800 * each * math.expm1(each) / (1.0 + math.exp(each)) + each * math.sqrt(1600 * math.log(2e7)), rel=1e-9
+    )
+    # For few events the plain sum is the smaller.
+    assert accountants.advanced(Schedule.of({Pure(0.5): 2}), 1e-6) == 1.0
+
+
 def test_the_textbook_gaussian_is_not_used_where_it_is_not_valid() -> None:
     schedule = Schedule.of({Gaussian(1.0): 1})
     assert accountants.basic(schedule, 1e-6) == accountants.basic_analytic(schedule, 1e-6) == epsilon_of(1e-6, 1.0)

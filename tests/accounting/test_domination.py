@@ -80,8 +80,14 @@ def test_slack_is_charged_for_what_the_gaussian_cannot_hide() -> None:
     block = Schedule.of({Pure(0.5): 4})
     mu = least_mu(block, slack=1e-9)
     cost = dominating_cost(block, slack=1e-9)
-    assert cost.slack == pytest.approx(1e-9 / (1.0 - delta_of(0.0, mu)) * SLACK_UNIT, abs=2.0)
+    assert cost.slack == pytest.approx(1e-9 / (1.0 - delta_of(0.0, mu)) * SLACK_UNIT, rel=1e-8)
+    assert cost.slack >= 1e-9 / (1.0 - delta_of(0.0, mu)) * SLACK_UNIT
     assert 0 <= cost.mu_squared - mu * mu * MU_UNIT <= 2
+
+
+def test_a_block_that_hides_nothing_has_no_price() -> None:
+    with pytest.raises(ValueError, match="hides too little"):
+        dominating_cost(Schedule.of({Pure(4.0): 200}), slack=1e-9)
 
 
 @pytest.mark.parametrize("slack", [0.0, 1e-15, 1.0, math.nan])

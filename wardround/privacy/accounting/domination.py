@@ -22,6 +22,8 @@ from wardround.privacy.loss import MU_UNIT, SLACK_UNIT, Cost
 # Below this the arithmetic of a transform is larger than the slack itself.
 LEAST_SLACK = 1e-13
 _LEAST_MU = 1e-6
+# A block beyond this (mu about 6.6) is one that no filter would admit.
+_LARGEST_DELTA = 0.999
 # More than the error of a vectorised profile, relative to the profile.
 _MARGIN = 1e-9
 # Beyond this the normal quantile has no double.
@@ -52,7 +54,7 @@ def dominating_cost(block: Schedule, *, slack: float) -> Cost:
     if counts:
         mu = least_mu(Schedule.of(counts), slack=slack)
         mu_squared += Fraction(mu) ** 2
-        certain += Fraction(slack) / (1 - Fraction(delta_of(0.0, mu)))
+        certain += _charged(slack, mu)
     return Cost(mu_squared=math.ceil(mu_squared * MU_UNIT), pure=0, slack=math.ceil(certain * SLACK_UNIT))
 
 
@@ -74,11 +76,19 @@ def pure_mu(epsilon: float) -> float:
     return -2.0 * NormalDist().inv_cdf(1.0 / (1.0 + math.exp(epsilon))) * (1.0 + 1e-12)
 
 
+def _charged(slack: float, mu: float) -> Fraction:
+    """`slack`/(1 - delta_mu(0)), rounded up: the chance of a catastrophe that covers the slack."""
+    hidden = math.erfc(mu / math.sqrt(8.0)) * (1.0 - 1e-9)
+    return min(Fraction(slack) / Fraction(hidden), Fraction(1))
+
+
 def _stairs(curve: Curve, slack: float) -> tuple[FloatVector, FloatVector]:
     """Between two points the block is below its left value, the Gaussian above its right one."""
     wanted = curve.delta - slack
     if wanted[-1] > 0.0:
         raise ValueError("the block loses more than its slack with any finite epsilon; allow a larger slack")
+    if wanted[0] > _LARGEST_DELTA:
+        raise ValueError("the block hides too little to be charged as one Gaussian")
     needed = int(np.flatnonzero(wanted <= 0.0)[0])
     right = curve.step * (curve.first + 1 + np.arange(needed, dtype=np.float64))
     return right, wanted[:needed]
@@ -86,12 +96,14 @@ def _stairs(curve: Curve, slack: float) -> tuple[FloatVector, FloatVector]:
 
 def _raised(mu: float, right: FloatVector, wanted: FloatVector) -> float:
     """`mu`, or the least larger one that holds at every stair."""
+    growth = _MARGIN
     while True:
         ratio = wanted / np.maximum(gaussian_delta(right, mu) * (1.0 - _MARGIN), 1e-300)
         if ratio.size == 0 or ratio.max() <= 1.0:
             return mu
         worst = int(np.argmax(ratio))
-        mu = max(_solved(float(right[worst]), float(wanted[worst])), mu * (1.0 + _MARGIN))
+        mu = max(_solved(float(right[worst]), float(wanted[worst])), mu * (1.0 + growth))
+        growth *= 2.0
 
 
 def _solved(epsilon: float, delta: float) -> float:
