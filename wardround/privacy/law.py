@@ -47,11 +47,9 @@ class NoiseLaw:
     def variance(self) -> float:
         """The variance of one draw, in squared grid units."""
         scale = float(self.scale)
-        match self.mechanism:
-            case Mechanism.DISCRETE_LAPLACE:
-                return 2.0 * math.exp(-1.0 / scale) / math.expm1(-1.0 / scale) ** 2
-            case Mechanism.DISCRETE_GAUSSIAN:
-                return _gaussian_variance(scale)
+        if self.mechanism is Mechanism.DISCRETE_LAPLACE:
+            return 2.0 * math.exp(-1.0 / scale) / math.expm1(-1.0 / scale) ** 2
+        return _gaussian_variance(scale)
 
 
 def _gaussian_variance(sigma: float) -> float:

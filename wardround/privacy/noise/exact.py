@@ -87,23 +87,21 @@ class Proposal:
 def proposal_for(law: NoiseLaw) -> Proposal:
     """The proposal whose kept values follow `law` exactly."""
     k, n = law.scale.numerator, law.scale.denominator
-    match law.mechanism:
-        case Mechanism.DISCRETE_LAPLACE:
-            # A block of at least b = k/n keeps h = y/b - v ≥ y/2^j - v ≥ 0.
-            place_bits = (-(-k // n) - 1).bit_length()
-            return Proposal(place_bits, quadratic=0, linear=n, constant=0, unit=k)
-        case Mechanism.DISCRETE_GAUSSIAN:
-            # Any block keeps h = y²/2σ² + σ²/2·4^j - v ≥ (y/σ - σ/2^j)²/2 ≥ 0, where σ = k/n;
-            # one between σ/√2 and √2·σ keeps most.
-            place_bits = max((2 * k * k // (n * n)).bit_length() - 1, 0) // 2
-            step = 1 << place_bits
-            return Proposal(
-                place_bits,
-                quadratic=(n * n * step) ** 2,
-                linear=0,
-                constant=k**4,
-                unit=2 * (k * n * step) ** 2,
-            )
+    if law.mechanism is Mechanism.DISCRETE_LAPLACE:
+        # A block of at least b = k/n keeps h = y/b - v ≥ y/2^j - v ≥ 0.
+        place_bits = (-(-k // n) - 1).bit_length()
+        return Proposal(place_bits, quadratic=0, linear=n, constant=0, unit=k)
+    # Any block keeps h = y²/2σ² + σ²/2·4^j - v ≥ (y/σ - σ/2^j)²/2 ≥ 0, where σ = k/n;
+    # one between σ/√2 and √2·σ keeps most.
+    place_bits = max((2 * k * k // (n * n)).bit_length() - 1, 0) // 2
+    step = 1 << place_bits
+    return Proposal(
+        place_bits,
+        quadratic=(n * n * step) ** 2,
+        linear=0,
+        constant=k**4,
+        unit=2 * (k * n * step) ** 2,
+    )
 
 
 def draw(law: NoiseLaw, size: int, source: BitSource, *, band: float = BAND) -> IntVector:
