@@ -238,8 +238,9 @@ def enrol_directly(federation: Federation, name: str) -> TlsKeys:
     return TlsKeys(key_to_pem(key), certificate, authority.pem.encode())
 
 
+@pytest.mark.serial
 def test_sixty_four_parked_sites_do_not_starve_a_submission(make_federation: Make) -> None:
-    federation = make_federation(sites=("two", "three"))
+    federation = make_federation(sites=("two", "three"), deadline_seconds=600.0)
     federation.start_coordinator()
     asked = federation.asking()
     eventually(lambda: federation.rows("consortium", "SELECT 1 FROM tasks"), what="the round is open")
@@ -251,7 +252,7 @@ def test_sixty_four_parked_sites_do_not_starve_a_submission(make_federation: Mak
 
     def park(calls: SiteCalls) -> None:
         site = calls.greet().site
-        parked.wait(60.0)
+        parked.wait(300.0)
         while not stopping.is_set():
             with contextlib.suppress(FederationError):
                 begun = time.monotonic()
@@ -263,7 +264,7 @@ def test_sixty_four_parked_sites_do_not_starve_a_submission(make_federation: Mak
     for thread in threads:
         thread.start()
     try:
-        parked.wait(60.0)
+        parked.wait(300.0)
         federation.start_site("two")
         federation.start_site("three")
         assert is_about(asked.answer(), 110)
