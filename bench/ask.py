@@ -100,7 +100,8 @@ def report(alone: list[float], rate: float, commit: float) -> None:
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     others = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"one question, {SITES} sites, {len(alone)} asked:  p50 {p50:.1f} ms   p99 {p99:.1f} ms")
-    print(f"durable writes alone ({WRITES_ON_THE_PATH} × {1000 * commit:.2f} ms, SQLite {sqlite3.sqlite_version}): {limit:.1f} ms")
+    each = f"{WRITES_ON_THE_PATH} × {1000 * commit:.2f} ms, SQLite {sqlite3.sqlite_version}"
+    print(f"durable writes alone ({each}): {limit:.1f} ms")
     print(f"ratio p50 / durable writes: {p50 / limit:.2f}")
     print(f"{ANALYSTS} analysts at once: {rate:.1f} questions a second")
     print(f"peak memory: analyst {own:.0f} MiB, largest role {others:.0f} MiB")
