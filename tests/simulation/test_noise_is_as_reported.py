@@ -6,6 +6,7 @@ runs of this file; the first test computes those chances from the laws.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from wardround.analyst.result import Result
 from wardround.federation.release import decode_release
 from wardround.federation.study_file import parse_study
 from wardround.federation.task import Released
+from wardround.privacy.filter import Cap
 from wardround.privacy.law import Mechanism
 from wardround.privacy.noise import SecureNoise, prefers_table
+from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.study_trial import Trial, run_trials
+from wardround.simulation.tables import find_sites
 
 DRAWS = 100_000
 ASKS = 2_000
@@ -102,12 +106,19 @@ def errors(results: list[Result], truth: Result, index: int) -> tuple[np.ndarray
     return np.array([(estimate.value - true) / estimate.standard_error for estimate in found]), float(covered)
 
 
-def ask_often(folder: Path, sql: str, *, epsilon: float, asks: int) -> tuple[list[Result], Result]:
+def ask_often(folder: Path, sql: str, *, epsilon: float, asks: int, pure: float = 0.0) -> tuple[list[Result], Result]:
     for seed, name in enumerate(("north", "south")):
         write_site(folder / name, random_rows(seed, patients=60, most=2))
-    study = parse_study(study_text(rows=2))
+    # One federation with a budget for all of them: asked afresh, each answer is another plan with noise of its own.
+    study = dataclasses.replace(parse_study(study_text(rows=2)), cap=Cap(9000.0, 1e-6, pure))
     (truth,) = run_trials(study, folder, Trial(sql, epsilon=epsilon, noiseless=True))
-    return list(run_trials(study, folder, Trial(sql, epsilon=epsilon), repeat=asks)), truth
+    sites = {name: SimulatedSite(dataset, patients=100) for name, dataset in find_sites(folder, study).items()}
+    (folder / "ledgers").mkdir()
+    federation = SimulatedFederation(study, sites, folder=folder / "ledgers")
+    try:
+        return [federation.client.ask(sql, epsilon=epsilon, fresh=True) for _ in range(asks)], truth
+    finally:
+        federation.close()
 
 
 def test_two_thousand_asks_err_as_reported_under_gaussian_noise(tmp_path: Path) -> None:
@@ -126,7 +137,7 @@ def test_two_thousand_asks_err_as_reported_under_gaussian_noise(tmp_path: Path) 
 def test_counts_err_as_reported_under_laplace_noise(tmp_path: Path, asks: int, by: str) -> None:
     """Every group has a noise of its own: 500 asks of eight groups are 4,000 numbers, as 2,000 asks of two are."""
     sql = f"SELECT {by}, COUNT(*) FROM encounters GROUP BY {by}"
-    results, truth = ask_often(tmp_path, sql, epsilon=1.0, asks=asks)
+    results, truth = ask_often(tmp_path, sql, epsilon=1.0, asks=asks, pure=4000.0)
     assert {result.answer.privacy.mechanism for result in results} == {"discrete_laplace"}
     groups = [errors(results, truth, index) for index in range(len(truth))]
     assert asks * len(groups) == 2 * ASKS
