@@ -308,7 +308,7 @@ def test_an_unreadable_file_is_one_sentence(desk: Desk, tmp_path: Path) -> None:
     secret = tmp_path / "study.toml"
     secret.write_text("", encoding="utf-8")
     secret.chmod(0)
-    wrong(desk("coordinator", "init", "@new", "--study", secret), code=2, says="permissions")
+    wrong(desk("coordinator", "init", "@new", "--study", secret), code=2, says="is not readable")
 
 
 @pytest.mark.parametrize("words", [("--help",), ("simulate", "--help"), ("version",)], ids=" ".join)
