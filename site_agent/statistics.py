@@ -1,14 +1,11 @@
-"""Bounded totals as one SQL statement for each part of an answer.
+"""From rows to records in SQL: one statement for each part of an answer.
 
-Every unit is brought within the part's norms inside the statement: rows it has too many of are taken
-out by a keyed order of its own rows, values are clamped to whole grid steps, and from there on only
-integers are added. What one unit contributes never depends on another unit, on row numbers or on the
-order of a file. The statement is a tree (never formatted text) and total: no row can make it fail.
+Values are clamped to whole grid steps inside the statement, and from there on only integers are added.
+What one unit contributes never depends on another unit, on row numbers or on the order of a file. The
+statement is a tree (never formatted text) and total: no row can make it fail.
 
-A patient with more rows than count keeps a random choice of them: rows are ordered by a keyed hash of
-patient, group, value and, among equal rows, their number; so two rows that tie are the same to the
-question. The hash is the database's own and only has to be unpredictable to the analyst; the bound
-holds for any order.
+Where a unit may have more records than count, `site_agent.records` hands them out as whole numbers and
+`site_agent.bounding` chooses among them; elsewhere the statement adds them up itself.
 """
 
 from __future__ import annotations
@@ -19,14 +16,13 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from site_agent.bounding import LARGEST_TOTAL
 from site_agent.trees import (
-    above,
     call,
     cast,
     clamped,
     double,
     grouped,
-    identifier,
     integer,
     is_null,
     literal,
@@ -52,11 +48,7 @@ from wardround.federation.expressions import (
 from wardround.federation.shape import Part, PartKind, Quantiser, Shape
 from wardround.federation.study import Column, ColumnType, Unit
 
-LARGEST_TOTAL = 2**62
-"""Totals saturate here; clamping a sum moves no two totals further apart."""
-
 UNIT, GROUP, FIRST, SECOND = "unit", "cell", "first", "second"
-_COPY, _RANK = "copy", "rank"
 _COMPARISONS: Mapping[Operator, Callable[..., exp.Expression]] = {
     Operator.EQUAL: exp.EQ,
     Operator.UNEQUAL: exp.NEQ,
@@ -68,14 +60,37 @@ _COMPARISONS: Mapping[Operator, Callable[..., exp.Expression]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Keys:
+    """Unit keys that are whole numbers of 64 bits, from the lowest to the highest."""
+
+    low: int
+    high: int
+
+    @property
+    def bits(self) -> int:
+        """How many bits tell them apart."""
+        return (self.high - self.low).bit_length()
+
+
+@dataclass(frozen=True, slots=True)
 class TypedRows:
     """A relation with the unit key as `unit` and each needed column under `column_name(...)`, typed.
 
     Columns have the study's types (BIGINT, DOUBLE, VARCHAR, BOOLEAN, DATE), every value is finite and
-    defaults are in place: whatever a row held that is not a value of the type is NULL.
+    defaults are in place: whatever a row held that is not a value of the type is NULL. `keys` is
+    None where unit keys are of any other kind.
     """
 
     query: exp.Query
+    keys: Keys | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Those units whose key falls into one of `of` equal shares; a unit is always whole in one of them."""
+
+    place: int = 0
+    of: int = 1
 
 
 def column_name(name: str) -> str:
@@ -93,27 +108,43 @@ def columns_needed(form: Shape) -> tuple[Column, ...]:
     return tuple(column for column in form.table.columns if column.name in wanted)
 
 
-def bounded_totals(form: Shape, part: Part, rows: TypedRows, *, key: bytes) -> exp.Query:
-    """The statement whose result is (cell, first[, second]): one row for each group that is not empty."""
+def record_cap(form: Shape, part: Part) -> int | None:
+    """How many records of a unit count, or None where `bounded_totals` alone keeps it within the norms."""
+    if form.unit is not Unit.PATIENT:
+        return None
+    match part.kind:
+        case PartKind.EVENTS if part.groups == 1:
+            # With one cell it does not matter which rows count, only how many.
+            return None
+        case PartKind.EVENTS | PartKind.SUM:
+            return form.table.max_rows_per_unit
+        case PartKind.PATIENTS | PartKind.MEAN:
+            return part.max_groups if part.max_groups < part.groups else None
+
+
+def bounded_totals(form: Shape, part: Part, rows: TypedRows) -> exp.Query:
+    """The totals where no unit has too many records: (cell, first[, second]) for each group that is not empty."""
+    sums: list[exp.Expression] = []
+    for name in (FIRST, SECOND)[: part.coordinates]:
+        total = cast(exp.Sum(this=ref(name)), "INT128")
+        inside = clamped(total, -LARGEST_TOTAL, LARGEST_TOTAL, "INT128")
+        sums.append(named(cast(inside, "BIGINT"), name))
+    statement = grouped(exp.to_table("records"), [ref(GROUP)], sums)
+    return with_records(statement, form, part, rows, Slice())
+
+
+def with_records(
+    statement: exp.Select, form: Shape, part: Part, rows: TypedRows, share: Slice, *, materialized: bool | None = None
+) -> exp.Select:
+    """`statement` over `records` (unit, cell, first[, second]) of the units in `share`."""
     selected = _selected(form, part, rows)
-    records, cap = _records(form, part)
-    if cap is None:
-        statement = _totals(part, exp.to_table("records"))
-        return statement.with_("selected", as_=selected, copy=False).with_("records", as_=records, copy=False)
-    # Materialised: the difference below is bounded only if every reference sees the very same rows,
-    # whatever happens to the file meanwhile.
-    kept = exp.union(
-        _values(part, "records", negated=False),
-        _values(part, "ranked", negated=True).where(above(_RANK, cap), copy=False),
-        distinct=False,
-    )
-    statement = _totals(part, exp.Subquery(this=kept, alias=exp.TableAlias(this=identifier("kept"))))
-    return (
-        statement.with_("selected", as_=selected, copy=False)
-        .with_("records", as_=records, materialized=True, copy=False)
-        .with_("crowded", as_=_crowded(cap), copy=False)
-        .with_("marked", as_=_marked(part), copy=False)
-        .with_("ranked", as_=_ranked(part, key), copy=False)
+    if share.of > 1:
+        bucket = exp.Mod(this=call("HASH", ref(UNIT)), expression=cast(text(str(share.of)), "UBIGINT"))
+        selected = selected.where(
+            exp.EQ(this=paren(bucket), expression=cast(text(str(share.place)), "UBIGINT")), copy=False
+        )
+    return statement.with_("selected", as_=selected, copy=False).with_(
+        "records", as_=_records(form, part), materialized=materialized, copy=False
     )
 
 
@@ -134,35 +165,31 @@ def _selected(form: Shape, part: Part, rows: TypedRows) -> exp.Query:
     return outer.where(*(paren(is_null(ref(name)).not_()) for name in present), copy=False)
 
 
-def _records(form: Shape, part: Part) -> tuple[exp.Query, int | None]:
-    """The records that count towards the norms, and how many of them one unit may have."""
+def _records(form: Shape, part: Part) -> exp.Query:
+    """What the norms count: rows, or one record for each unit and group."""
     by_patient = form.unit is Unit.PATIENT
     source = exp.to_table("selected")
     key_columns = [ref(UNIT), ref(GROUP)]
-    rows = form.table.max_rows_per_unit
-    groups = part.max_groups if by_patient and part.max_groups < part.groups else None
     match part.kind:
         case PartKind.EVENTS if by_patient and part.groups == 1:
-            # With one cell it does not matter which rows count, only how many.
-            capped = call("LEAST", exp.Count(this=exp.Star()), integer(rows))
+            capped = call("LEAST", exp.Count(this=exp.Star()), integer(form.table.max_rows_per_unit))
             value = exp.Mul(this=cast(capped, "BIGINT"), expression=integer(part.increment))
-            return grouped(source, key_columns, [named(value, FIRST)]), None
+            return grouped(source, key_columns, [named(value, FIRST)])
         case PartKind.EVENTS:
-            one = named(integer(part.increment), FIRST)
-            return exp.select(*key_columns, one).from_(source), rows if by_patient else None
+            return exp.select(*key_columns, named(integer(part.increment), FIRST)).from_(source)
         case PartKind.PATIENTS:
             one = named(call("ANY_VALUE", integer(part.increment)), FIRST)
-            return grouped(source, key_columns, [one]), groups
+            return grouped(source, key_columns, [one])
         case PartKind.SUM:
-            return exp.select(*key_columns, ref(FIRST)).from_(source), rows if by_patient else None
+            return exp.select(*key_columns, ref(FIRST)).from_(source)
         case PartKind.MEAN:
             levels = part.quantiser.high if part.quantiser is not None else 0
             mean = _whole_mean() if by_patient else ref(FIRST)
             first = named(mean, FIRST)
             second = named(exp.Sub(this=integer(levels), expression=paren(mean.copy())), SECOND)
             if not by_patient:
-                return exp.select(*key_columns, first, second).from_(source), None
-            return grouped(source, key_columns, [first, second]), groups
+                return exp.select(*key_columns, first, second).from_(source)
+            return grouped(source, key_columns, [first, second])
 
 
 def _whole_mean() -> exp.Expression:
@@ -172,56 +199,6 @@ def _whole_mean() -> exp.Expression:
     above = exp.Add(this=paren(exp.Mul(this=total, expression=integer(2))), expression=number)
     below = exp.Mul(this=number.copy(), expression=integer(2))
     return cast(exp.IntDiv(this=paren(above), expression=paren(below)), "BIGINT")
-
-
-# --- The cap: which records of a crowded unit do not count ------------------------------------------------
-
-
-def _crowded(cap: int) -> exp.Query:
-    """The units with more records than count; most have fewer, and only these are ever ranked."""
-    few = exp.select(ref(UNIT)).from_("records").group_by(ref(UNIT), copy=False)
-    return few.having(exp.GT(this=exp.Count(this=exp.Star()), expression=integer(cap)), copy=False)
-
-
-def _marked(part: Part) -> exp.Query:
-    """The crowded units' records, equal ones numbered so that each gets its own place in the order."""
-    record = [ref(name) for name in (UNIT, GROUP, *_coordinates(part))]
-    number = exp.Window(this=exp.RowNumber(), partition_by=[column.copy() for column in record])
-    inside = exp.In(this=ref(UNIT), query=exp.select(ref(UNIT)).from_("crowded").subquery())
-    return exp.select(*record, named(number, _COPY)).from_("records").where(inside, copy=False)
-
-
-def _ranked(part: Part, key: bytes) -> exp.Query:
-    """The same records with their place in the unit's keyed order."""
-    half = len(key) // 2
-    # A mean is chosen by its group alone, so that a patient's mean and presence are kept in the same groups.
-    chosen_by = (UNIT, GROUP, FIRST, _COPY) if part.kind is PartKind.SUM else (UNIT, GROUP, _COPY)
-    hashed = exp.Anonymous(
-        this="HASH",
-        expressions=[text(key[:half].hex()), *(ref(name) for name in chosen_by), text(key[half:].hex())],
-    )
-    order = exp.Order(expressions=[hashed, *(ref(name) for name in (GROUP, FIRST, _COPY))])
-    rank = exp.Window(this=exp.RowNumber(), partition_by=[ref(UNIT)], order=order)
-    names = (GROUP, *_coordinates(part))
-    return exp.select(*(ref(name) for name in names), named(rank, _RANK)).from_("marked")
-
-
-def _values(part: Part, table: str, *, negated: bool) -> exp.Select:
-    columns = [named(exp.Neg(this=ref(name)), name) if negated else ref(name) for name in _coordinates(part)]
-    return exp.select(ref(GROUP), *columns).from_(table)
-
-
-def _totals(part: Part, source: exp.Expression) -> exp.Select:
-    sums: list[exp.Expression] = []
-    for name in _coordinates(part):
-        total = cast(exp.Sum(this=ref(name)), "INT128")
-        inside = clamped(total, -LARGEST_TOTAL, LARGEST_TOTAL, "INT128")
-        sums.append(named(cast(inside, "BIGINT"), name))
-    return grouped(source, [ref(GROUP)], sums)
-
-
-def _coordinates(part: Part) -> tuple[str, ...]:
-    return (FIRST, SECOND)[: part.coordinates]
 
 
 # --- Cells and levels -------------------------------------------------------------------------------------

@@ -78,11 +78,6 @@ def clamped(value: exp.Expression, low: int, high: int, sql_type: str) -> exp.Ex
     return call("LEAST", call("GREATEST", value, least), most)
 
 
-def above(name: str, bound: int) -> exp.Expression:
-    """`name > bound`."""
-    return exp.GT(this=ref(name), expression=integer(bound))
-
-
 def grouped(source: exp.Expression, keys: list[exp.Column], values: list[exp.Expression]) -> exp.Select:
     """`SELECT keys, values … GROUP BY keys`."""
     return exp.select(*keys, *values).from_(source).group_by(*(key.copy() for key in keys), copy=False)

@@ -24,22 +24,25 @@ import numpy as np
 from sqlglot import exp
 
 from site_agent.dataset import TableFiles
+from site_agent.sources.capped import Capped
 from site_agent.sources.csv_header import read_header
-from site_agent.sources.typed_columns import TEXT, accepts, accepts_key, typed_column, typed_key
+from site_agent.sources.typed_columns import TEXT, accepts, accepts_key, is_whole_key, typed_column, typed_key
 from site_agent.statistics import (
     FIRST,
     GROUP,
     SECOND,
     UNIT,
+    Keys,
     TypedRows,
     bounded_totals,
     column_name,
     columns_needed,
+    record_cap,
 )
-from site_agent.trees import named, text
+from site_agent.trees import named, ref, text
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.shape import Part, Shape
-from wardround.privacy.bounded import Bounded
+from wardround.privacy.bounded import Bounded, IntVector
 
 _LONGEST_RECORD_BYTES = 2_000_000
 _MAGIC = "*?["
@@ -68,6 +71,16 @@ class Limits:
 
     threads: int = max(os.cpu_count() or 1, 1)
     memory_mebibytes: int = 4096
+
+    @property
+    def database_kibibytes(self) -> int:
+        """What the database may take: three quarters."""
+        return self.memory_mebibytes * 768
+
+    @property
+    def records(self) -> int:
+        """How many records fit into the last quarter while a choice is made among them, at 64 bytes each."""
+        return self.memory_mebibytes * 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +126,24 @@ class DuckdbFiles:
 
     def _bounded(self, form: Shape) -> tuple[Bounded, ...]:
         layouts = self._layouts(form)
-        rows = TypedRows(_typed_rows(form, layouts))
+        query = _typed_rows(form, layouts)
         with self._connection([path for layout in layouts for path in layout.paths]) as connection:
-            return tuple(self._total(connection, form, part, rows) for part in form.parts)
+            rows = TypedRows(query, _keys(connection, form, layouts, query))
+            capped = Capped(connection, form, rows, self._key, self._limits.records)
+            return tuple(
+                Bounded(self._total(capped, part), part.l1_sensitivity, part.l2_sensitivity_squared, part.grid)
+                for part in form.parts
+            )
 
-    def _total(self, connection: duckdb.DuckDBPyConnection, form: Shape, part: Part, rows: TypedRows) -> Bounded:
-        statement = bounded_totals(form, part, rows, key=self._key)
-        found = connection.execute(statement.sql(dialect="duckdb")).fetchnumpy()
+    def _total(self, capped: Capped, part: Part) -> IntVector:
+        if (cap := record_cap(capped.form, part)) is not None:
+            return capped.total(part, cap=cap)
+        statement = bounded_totals(capped.form, part, capped.rows)
+        found = capped.connection.execute(statement.sql(dialect="duckdb")).fetchnumpy()
         total = np.zeros(part.dimension, dtype=np.int64)
         for offset, name in enumerate((FIRST, SECOND)[: part.coordinates]):
             total[found[GROUP].astype(np.int64) * part.coordinates + offset] = found[name]
-        return Bounded(total, part.l1_sensitivity, part.l2_sensitivity_squared, part.grid)
+        return total
 
     # --- Schemas ------------------------------------------------------------------------------------------
 
@@ -156,7 +176,7 @@ def _locked_database(paths: tuple[str, ...], limits: Limits) -> duckdb.DuckDBPyC
     settings: dict[str, str | bool | int | float | list[str]] = {
         **_SETTINGS,
         "threads": limits.threads,
-        "memory_limit": f"{limits.memory_mebibytes}MiB",
+        "memory_limit": f"{limits.database_kibibytes}KiB",
     }
     connection = duckdb.connect(":memory:", config=settings)
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
@@ -260,6 +280,17 @@ def _typed_rows(form: Shape, layouts: tuple[_Layout, ...]) -> exp.Query:
     alone = len({layout.columns[form.table.unit_key][1] for layout in layouts}) == 1
     queries = [_typed_layout(form, layout, alone=alone) for layout in layouts]
     return queries[0] if len(queries) == 1 else exp.union(*queries, distinct=False)
+
+
+def _keys(
+    connection: duckdb.DuckDBPyConnection, form: Shape, layouts: tuple[_Layout, ...], rows: exp.Query
+) -> Keys | None:
+    """The lowest and highest unit key, which a Parquet file usually says without being read."""
+    if not is_whole_key({layout.columns[form.table.unit_key][1] for layout in layouts}):
+        return None
+    ends = exp.select(exp.Min(this=ref(UNIT)), exp.Max(this=ref(UNIT))).from_(rows.subquery("typed"))
+    low, high = connection.execute(ends.sql(dialect="duckdb")).fetchall()[0]
+    return Keys(int(low or 0), int(high or 0))
 
 
 def _typed_layout(form: Shape, layout: _Layout, *, alone: bool) -> exp.Select:

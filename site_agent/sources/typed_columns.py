@@ -7,6 +7,8 @@ is NULL too, so that CSV and Parquet agree.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlglot import exp
 
 from site_agent.trees import call, cast, is_null, literal, paren, ref, text
@@ -23,6 +25,7 @@ TEXT = "VARCHAR"
 NOTHING = '"NULL"'
 """The type of a Parquet column that was written without any value."""
 
+_SIGNED = frozenset(_WHOLE) - {"UBIGINT"}
 _PLAIN_KEYS = frozenset({TEXT, *_WHOLE})
 
 
@@ -45,6 +48,11 @@ def accepts(kind: ColumnType, stored: str) -> bool:
 def accepts_key(stored: str) -> bool:
     """Whether a column can tell units apart: any type but a nested one."""
     return not stored.startswith(_NESTED) and not stored.endswith("]")
+
+
+def is_whole_key(stored: Collection[str]) -> bool:
+    """Whether `typed_key` gives whole numbers of 64 bits for files that hold the key as `stored`."""
+    return len(stored) == 1 and _SIGNED.issuperset(stored)
 
 
 def typed_key(name: str, stored: str, *, alone: bool) -> exp.Expression:

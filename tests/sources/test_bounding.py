@@ -1,0 +1,165 @@
+"""The choice among a unit's records: exactly the cap, even, the unit's own, and the same for every kind of key."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from site_agent import bounding
+from site_agent.dataset import TableFiles
+from site_agent.sources.duckdb_files import DuckdbFiles, Limits
+from tests.sources.tables import ARROW, KEY, Cell, Row, form, random_rows, study, write_parquet
+from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.shape import Shape
+from wardround.privacy.law import Mechanism
+
+EVERY = (
+    Aggregate(Statistic.COUNT),
+    Aggregate(Statistic.COUNT, "patient_id"),
+    Aggregate(Statistic.SUM, "gain"),
+    Aggregate(Statistic.MEAN, "sbp"),
+)
+LOW, HIGH = -(2**63), 2**63 - 1
+KEY_TYPES: dict[str, tuple[pa.DataType, Sequence[Cell]]] = {
+    "close together": (pa.int32(), range(-7, 13)),
+    "too far apart to be packed": (pa.int64(), [LOW, *range(18), HIGH]),
+    "unsigned": (pa.uint64(), [*range(19), 2**64 - 1]),
+    "text": (pa.string(), [f"p{place}" for place in range(20)]),
+}
+
+
+def source(folder: Path, rows: Sequence[Row], kind: pa.DataType, *, mebibytes: int = 512) -> DuckdbFiles:
+    path = write_parquet(folder / "visits.parquet", rows, {**ARROW, "patient_id": kind})
+    limits = Limits(threads=1, memory_mebibytes=mebibytes)
+    return DuckdbFiles({"visits": TableFiles("parquet", str(path))}, key=KEY, limits=limits)
+
+
+def asked(rows: int = 3, groups: int = 2) -> Shape:
+    return form(Query("visits", EVERY, None, ("dx",)), study(rows=rows, groups=groups), Mechanism.DISCRETE_LAPLACE)
+
+
+def totals(files: DuckdbFiles, question: Shape) -> list[list[int]]:
+    return [part.total.tolist() for part in files.bounded(question)]
+
+
+@pytest.mark.parametrize(("size", "cap"), [(2, 1), (5, 4), (10, 4), (12, 4), (97, 13), (1000, 999)])
+def test_over_all_beginnings_every_place_is_chosen_equally_often(size: int, cap: int) -> None:
+    places = bounding._spread(np.full(size, size), np.arange(size), cap)
+    assert all(len(set(row)) == cap for row in places.tolist())
+    assert np.bincount(places.ravel(), minlength=size).tolist() == [cap] * size
+
+
+@pytest.mark.parametrize("kind", KEY_TYPES)
+def test_every_kind_of_key_is_held_to_the_cap(tmp_path: Path, kind: str) -> None:
+    stored, keys = KEY_TYPES[kind]
+    rows = [
+        {**row, "patient_id": keys[place % 20], "dx": ("E11", "I10", "ü")[place // 20 % 3], "sbp": 100.0, "gain": -1.0}
+        for place, row in enumerate(random_rows(patients=1, rows=400, seed=11))
+    ]
+    question = asked()
+    events, patients, total, mean = totals(source(tmp_path, rows, stored), question)
+    assert sum(events) == 20 * 3
+    assert sum(patients) == 20 * 2
+    assert sum(total) * question.parts[2].grid == -20 * 3
+    assert sum(mean[::2]) * question.parts[3].grid == 20 * 2 * 20
+
+
+@pytest.mark.parametrize("kind", KEY_TYPES)
+def test_units_within_the_cap_count_in_full(tmp_path: Path, kind: str) -> None:
+    stored, keys = KEY_TYPES[kind]
+    rows = [
+        {**row, "patient_id": keys[place % 20]} for place, row in enumerate(random_rows(patients=1, rows=400, seed=12))
+    ]
+    some_crowded = [*rows[:60], *rows[60::20]]
+    reference = [
+        {**row, "patient_id": f"p{place}"} for place, row in enumerate(some_crowded) if row["patient_id"] != keys[0]
+    ]
+    question = asked(rows=3)
+    found = totals(source(tmp_path, some_crowded, stored), question)
+    alone = [row for row in some_crowded if row["patient_id"] == keys[0]]
+    crowded = totals(source(tmp_path, alone, stored), question)
+    whole = totals(source(tmp_path, reference, pa.string()), question)
+    assert [a - b for a, b in zip(found[0], crowded[0], strict=True)] == whole[0]
+    assert [a - b for a, b in zip(found[2], crowded[2], strict=True)] == whole[2]
+
+
+@pytest.mark.parametrize("kind", KEY_TYPES)
+def test_records_that_do_not_fit_at_once_are_read_in_shares_with_the_same_totals(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, keys = KEY_TYPES[kind]
+    rows = [
+        {**row, "patient_id": keys[place % 20]} for place, row in enumerate(random_rows(patients=1, rows=400, seed=13))
+    ]
+    files = source(tmp_path, rows, stored)
+    once = totals(files, asked())
+    monkeypatch.setattr(Limits, "records", property(lambda _: 60))
+    assert totals(files, asked()) == once
+
+
+def test_means_and_presence_are_kept_in_the_same_groups(tmp_path: Path) -> None:
+    rows = [{**row, "sbp": 100.0} for row in random_rows(patients=30, rows=600, seed=14)]
+    question = asked(groups=2)
+    _, patients, _, mean = totals(source(tmp_path, rows, pa.string()), question)
+    levels = question.parts[3].l1_sensitivity // 2
+    assert [above + below for above, below in zip(mean[::2], mean[1::2], strict=True)] == [n * levels for n in patients]
+
+
+@pytest.mark.parametrize("far", [LOW, 2**62, HIGH])
+def test_a_key_far_from_all_others_does_not_change_what_they_contribute(tmp_path: Path, far: int) -> None:
+    rows = [{**row, "patient_id": place % 20} for place, row in enumerate(random_rows(patients=1, rows=600, seed=15))]
+    added = {"patient_id": far, "dx": "E11", "gain": 20.0, "sbp": 80.0}
+    before = totals(source(tmp_path, rows, pa.int64()), asked())
+    after = totals(source(tmp_path, [*rows, added], pa.int64()), asked())
+    alone = totals(source(tmp_path, [added], pa.int64()), asked())
+    assert after == [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(before, alone, strict=True)]
+
+
+SMALL_ROW = st.fixed_dictionaries(
+    {
+        "dx": st.sampled_from(["E11", "I10", "it's", "ü"]),
+        "gain": st.sampled_from([-50.0, -3.25, 0.0, 20.0]),
+        "sbp": st.sampled_from([80.0, 100.1, 200.0]),
+    }
+)
+UNIT_ROWS = st.lists(SMALL_ROW, min_size=1, max_size=8)
+PLACES = st.sampled_from([LOW, LOW + 1, -1, 0, 1, 2, 3, 2**31, 2**40, HIGH - 1, HIGH])
+NEAR = st.integers(-4, 4)
+
+
+def one_more_unit(others: dict[int, list[Row]], target: int, added: list[Row], question: Shape) -> None:
+    rows = [{**row, "patient_id": unit} for unit, mine in others.items() if unit != target for row in mine]
+    mine = [{**row, "patient_id": target} for row in added]
+    with tempfile.TemporaryDirectory() as folder:
+        before = source(Path(folder), rows, pa.int64()).bounded(question)
+        alone = source(Path(folder), mine, pa.int64()).bounded(question)
+        after = source(Path(folder), mine + rows, pa.int64()).bounded(question)
+    for less, only, more in zip(before, alone, after, strict=True):
+        # Not only within the norms: what a unit contributes is the same whoever else is there.
+        assert (more.total - less.total).tolist() == only.total.tolist()
+        assert sum(abs(step) for step in only.total.tolist()) <= only.l1_sensitivity
+        assert sum(step * step for step in only.total.tolist()) <= only.l2_sensitivity_squared
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck), derandomize=True, deadline=None)
+@given(
+    st.one_of(
+        st.tuples(st.dictionaries(PLACES, UNIT_ROWS, max_size=4), PLACES),
+        st.tuples(st.dictionaries(NEAR, UNIT_ROWS, max_size=4), NEAR),
+    ),
+    UNIT_ROWS,
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+def test_a_unit_contributes_the_same_whoever_else_is_there(
+    units: tuple[dict[int, list[Row]], int], added: list[Row], rows: int, groups: int
+) -> None:
+    others, target = units
+    one_more_unit(others, target, added, asked(rows=rows, groups=groups))
