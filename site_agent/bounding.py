@@ -26,6 +26,9 @@ Seeds = Callable[[Numbers], NDArray[np.uint64]]
 LARGEST_TOTAL = 2**62
 """Totals saturate here; clamping a sum moves no two totals further apart."""
 
+MOST_RECORDS = 2**29 - 1
+"""How many records may be added up at once: none holds more than 2^33, so no sum leaves 64 bits."""
+
 _WORD = 64
 
 
@@ -134,7 +137,7 @@ def _sum(pieces: tuple[Numbers, ...], part: Part) -> IntVector:
 
 
 def _totals(number: Numbers, part: Part, *, copies: IntVector | None = None) -> IntVector:
-    """Exact integer sums, each number once or as often as `copies` says: fewer than 2^29 of less than 2^33 each."""
+    """Exact integer sums, each number once or as often as `copies` says; see `MOST_RECORDS`."""
     form = record_number(part)
     cell = (number >> number.dtype.type(form.value_bits)).astype(np.intp)
     if copies is None:

@@ -16,7 +16,8 @@ from wardround.federation.shape import Part, Shape
 
 SEED, NUMBER, COPIES = "seed", "number", "copies"
 _CODE = "code"
-_SMALL = 32
+# Not 32: the factor that makes room for a record's bits must itself be a number of the type.
+_SMALL = 31
 
 
 def numbered_records(form: Shape, part: Part, rows: TypedRows, keys: Keys, share: Slice) -> exp.Select:

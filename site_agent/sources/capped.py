@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from site_agent.bounding import LARGEST_TOTAL, Coded, coded_totals, packed_totals, record_number
+from site_agent.bounding import LARGEST_TOTAL, MOST_RECORDS, Coded, coded_totals, packed_totals, record_number
 from site_agent.records import COPIES, NUMBER, SEED, coded_records, numbered_records
 from site_agent.statistics import UNIT, Slice, TypedRows
 from wardround.federation.shape import Part, Shape
@@ -59,6 +59,7 @@ class Capped:
     def _read(self, statement: exp.Select) -> dict[str, np.ndarray]:
         limited = statement.limit(self.most_records + 1, copy=False)
         found = self.connection.execute(limited.sql(dialect="duckdb")).fetchnumpy()
-        if found[NUMBER].size > self.most_records:
+        records = int(found[COPIES].sum()) if COPIES in found else found[NUMBER].size
+        if found[NUMBER].size > self.most_records or records > MOST_RECORDS:
             raise _Crammed
         return found

@@ -16,6 +16,7 @@ from site_agent import bounding
 from site_agent.dataset import TableFiles
 from site_agent.sources.duckdb_files import DuckdbFiles, Limits
 from tests.sources.tables import ARROW, KEY, Cell, Row, form, random_rows, study, write_parquet
+from wardround.federation.errors import SourceFailed
 from wardround.federation.query import Aggregate, Query, Statistic
 from wardround.federation.shape import Shape
 from wardround.privacy.law import Mechanism
@@ -163,3 +164,34 @@ def test_a_unit_contributes_the_same_whoever_else_is_there(
 ) -> None:
     others, target = units
     one_more_unit(others, target, added, asked(rows=rows, groups=groups))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 9])
+@pytest.mark.parametrize("kind", KEY_TYPES)
+@pytest.mark.parametrize("column", ["age", "gain", "cost", "sex"])
+def test_a_table_of_one_patient_or_none_is_like_any_other(tmp_path: Path, kind: str, rows: int, column: str) -> None:
+    stored, keys = KEY_TYPES[kind]
+    held = [{"patient_id": keys[0], "dx": "E11", column: True if column == "sex" else 20} for _ in range(rows)]
+    aggregates = (Aggregate(Statistic.SUM, column), Aggregate(Statistic.MEAN, column))
+    worth = min(rows, 3) * (1 if column == "sex" else 20)
+    for grouping in ((), ("dx",)):
+        question = form(Query("visits", aggregates, None, grouping), study(rows=3, groups=2))
+        total, _ = totals(source(tmp_path, held, stored), question)
+        assert total[0] * question.parts[0].grid == worth
+
+
+@pytest.mark.parametrize("kind", KEY_TYPES)
+def test_more_records_than_64_bits_can_add_are_read_in_shares(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, keys = KEY_TYPES[kind]
+    rows = [
+        {**row, "patient_id": keys[place % 20]} for place, row in enumerate(random_rows(patients=1, rows=400, seed=16))
+    ]
+    files = source(tmp_path, rows, stored)
+    once = totals(files, asked(rows=50, groups=3))
+    monkeypatch.setattr("site_agent.sources.capped.MOST_RECORDS", 100)
+    assert totals(files, asked(rows=50, groups=3)) == once
+    monkeypatch.setattr("site_agent.sources.capped.MOST_RECORDS", 1)
+    with pytest.raises(SourceFailed):
+        files.bounded(asked(rows=50, groups=3))
