@@ -64,7 +64,7 @@ def _encode(answer: StoredAnswer) -> str:
         "composition": answer.composition,
         "noiseless": answer.noiseless,
         "estimates": [
-            [e.statistic, e.column, e.group, e.value, e.standard_error, e.interval, e.confidence]
+            [e.statistic, e.column, e.group, e.value, e.standard_error, e.interval, e.confidence, e.term, e.sampling]
             for e in answer.estimates
         ],
     }
@@ -90,8 +90,10 @@ def decode_answer(text: str) -> StoredAnswer:
                 error,
                 (interval[0], interval[1]),
                 confidence,
+                term,
+                sampling,
             )
-            for statistic, column, group, value, error, interval, confidence in document["estimates"]
+            for statistic, column, group, value, error, interval, confidence, term, sampling in document["estimates"]
         )
         return StoredAnswer(
             outcome=outcome,

@@ -85,7 +85,8 @@ def _spread(law: NoiseLaw, *, noises: int) -> Spread:
 
 def _estimates(part: Part, form: Shape, numbers: Sequence[int], spread: Spread) -> Iterator[Estimate]:
     for index, key in enumerate(form.group_keys):
-        group = tuple(zip(form.query.group_by, key, strict=True))
+        names = (grouping.column for grouping in form.query.group_by)
+        group = tuple(zip(names, key, strict=True))
         if part.coordinates == 1:
             yield _sum(part, group, numbers[index], spread)
         else:
@@ -102,9 +103,8 @@ def _sum(part: Part, group: tuple[tuple[str, Value], ...], total: int, spread: S
 
 def _mean(part: Part, group: tuple[tuple[str, Value], ...], above: int, below: int, spread: Spread) -> Estimate:
     """L + w·A/(A + B), kept inside [L, U]: A adds each record's distance from L, B its distance from U."""
-    if part.quantiser is None:
-        raise InvariantBroken(private="a mean has no bounds")
-    lower, width = part.quantiser.origin, part.grid * part.quantiser.high
+    quantiser = part.quantisers[0]
+    lower, width = quantiser.origin, part.grid * quantiser.high
     low, high = float(lower), float(lower + width)
     records = above + below
     if records <= 0:
@@ -133,5 +133,5 @@ def _estimate(
     error: float,
     interval: tuple[float, float],
 ) -> Estimate:
-    aggregate = part.aggregate
+    aggregate = part.aggregates[0]
     return Estimate(aggregate.statistic.value, aggregate.column, group, value, error, interval, CONFIDENCE)

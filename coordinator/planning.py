@@ -159,10 +159,10 @@ def _expected_size(plan: Plan, study: Study) -> float:
 
 def _expected_error(part: Part, law: NoiseLaw, *, noises: int, patients: int) -> ExpectedError:
     deviation = math.sqrt(law.variance * noises) * float(part.grid)
-    aggregate = part.aggregate
-    if part.kind is not PartKind.MEAN or part.quantiser is None:
+    aggregate = part.aggregates[0]
+    if part.kind is not PartKind.MEAN:
         return ExpectedError(aggregate.statistic.value, aggregate.column, part.groups, deviation, "")
-    width = float(part.grid * part.quantiser.high)
+    width = float(part.grid * part.quantisers[0].high)
     each = patients / part.groups
     error = min(deviation / each, width / 2) if each > 0 else width / 2
     note = f"for {patients} declared patients"

@@ -29,6 +29,7 @@ from wardround.federation.answer import (
     SiteState,
 )
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.expressions import MAX_TEXT
 from wardround.federation.query import MAX_AGGREGATES, MAX_GROUP_COLUMNS, Statistic
 from wardround.federation.shape import MAX_CELLS
 from wardround.federation.study import Unit
@@ -146,6 +147,8 @@ def estimate_to_message(estimate: Estimate) -> pb.Estimate:
         lower=lower,
         upper=upper,
         confidence=estimate.confidence,
+        term=estimate.term,
+        sampling=estimate.sampling,
     )
 
 
@@ -161,6 +164,8 @@ def _estimate_from_message(message: pb.Estimate) -> Estimate:
         standard_error=checks.finite(message.standard_error, "a standard error", lower=0.0),
         interval=(lower, upper),
         confidence=checks.finite(message.confidence, "a confidence", lower=0.0, upper=1.0),
+        term=checks.text(message.term, "a term", longest=MAX_TEXT, shortest=0),
+        sampling=message.sampling,
     )
 
 
@@ -252,6 +257,7 @@ def _expected_to_message(expected: ExpectedError) -> pb.ExpectedError:
         groups=expected.groups,
         standard_error=expected.standard_error,
         note=expected.note,
+        share=expected.share,
     )
 
 
@@ -262,4 +268,5 @@ def _expected_from_message(message: pb.ExpectedError) -> ExpectedError:
         groups=checks.whole(message.groups, "the number of groups", lower=1, upper=MAX_CELLS),
         standard_error=checks.finite(message.standard_error, "a standard error", lower=0.0),
         note=checks.text(message.note, "a note", longest=MAX_NOTE, shortest=0),
+        share=checks.finite(message.share, "a share", lower=0.0, upper=1.0),
     )

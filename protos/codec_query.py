@@ -31,7 +31,20 @@ from wardround.federation.expressions import (
     depth,
     leaves,
 )
-from wardround.federation.query import MAX_AGGREGATES, MAX_GROUP_COLUMNS, Aggregate, Query, Statistic
+from wardround.federation.query import (
+    MAX_AGGREGATES,
+    MAX_BINS,
+    MAX_COLUMNS,
+    MAX_EDGES,
+    MAX_GROUP_COLUMNS,
+    MAX_KEYS,
+    Aggregate,
+    Clip,
+    GroupBy,
+    Grouping,
+    Query,
+    Statistic,
+)
 from wardround.federation.study import parse_date
 
 _OPERATORS = {
@@ -47,7 +60,24 @@ STATISTICS = {
     Statistic.COUNT: pb.STATISTIC_COUNT,
     Statistic.SUM: pb.STATISTIC_SUM,
     Statistic.MEAN: pb.STATISTIC_MEAN,
+    Statistic.VARIANCE: pb.STATISTIC_VARIANCE,
+    Statistic.STD: pb.STATISTIC_STD,
+    Statistic.HISTOGRAM: pb.STATISTIC_HISTOGRAM,
+    Statistic.QUANTILE: pb.STATISTIC_QUANTILE,
+    Statistic.BELOW: pb.STATISTIC_BELOW,
+    Statistic.CHI_SQUARE: pb.STATISTIC_CHI_SQUARE,
+    Statistic.CORRELATION: pb.STATISTIC_CORRELATION,
+    Statistic.REGRESSION: pb.STATISTIC_REGRESSION,
+    Statistic.SURVIVAL: pb.STATISTIC_SURVIVAL,
+    Statistic.CHOICE: pb.STATISTIC_CHOICE,
+    Statistic.KEYS: pb.STATISTIC_KEYS,
 }
+_GROUPS = {
+    GroupBy.VALUE: pb.GROUP_BY_VALUE,
+    GroupBy.MONTH: pb.GROUP_BY_MONTH,
+    GroupBy.BINS: pb.GROUP_BY_BINS,
+}
+_GROUPS_BACK = {int(number): by for by, number in _GROUPS.items()}
 _STATISTICS_BACK = {int(number): statistic for statistic, number in STATISTICS.items()}
 
 
@@ -58,7 +88,7 @@ def query_to_message(query: Query) -> pb.Query:
     message = pb.Query(
         table=_sent_name(query.table),
         aggregates=[aggregate_to_message(aggregate) for aggregate in query.aggregates],
-        group_by=[_sent_name(column) for column in query.group_by],
+        group_by=[_grouping_to_message(grouping) for grouping in query.group_by],
     )
     if query.cohort is not None:
         small = depth(query.cohort) <= MAX_DEPTH and sum(1 for _ in leaves(query.cohort)) <= MAX_TERMS
@@ -75,20 +105,67 @@ def query_from_message(message: pb.Query) -> Query:
         table=column_name(message.table),
         aggregates=tuple(aggregate_from_message(aggregate) for aggregate in message.aggregates),
         cohort=_Reader().read(message.cohort) if message.HasField("cohort") else None,
-        group_by=tuple(column_name(column) for column in message.group_by),
+        group_by=tuple(_grouping_from_message(grouping) for grouping in message.group_by),
     )
 
 
 def aggregate_to_message(aggregate: Aggregate) -> pb.Aggregate:
     """One aggregate as a message."""
-    column = None if aggregate.column is None else _sent_name(aggregate.column)
-    return pb.Aggregate(statistic=STATISTICS[aggregate.statistic], column=column)
+    _allow(len(aggregate.others) < MAX_COLUMNS, f"an aggregate looks at no more than {MAX_COLUMNS} columns.")
+    _allow(len(aggregate.clips) <= MAX_COLUMNS, "narrower bounds are given once for a column.")
+    _allow(aggregate.bins is None or 1 <= aggregate.bins <= MAX_BINS, f"there are 1 to {MAX_BINS} intervals.")
+    return pb.Aggregate(
+        statistic=STATISTICS[aggregate.statistic],
+        column=None if aggregate.column is None else _sent_name(aggregate.column),
+        others=[_sent_name(name) for name in aggregate.others],
+        level=None if aggregate.level is None else _sent_number(aggregate.level),
+        bins=aggregate.bins,
+        clips=[
+            pb.Clip(column=_sent_name(clip.column), lower=_sent_number(clip.lower), upper=_sent_number(clip.upper))
+            for clip in aggregate.clips
+        ],
+    )
 
 
 def aggregate_from_message(message: pb.Aggregate) -> Aggregate:
     """The aggregate in a message."""
-    column = column_name(message.column) if message.HasField("column") else None
-    return Aggregate(statistic_from_number(message.statistic), column)
+    checks.require(len(message.others) < MAX_COLUMNS, "an aggregate has too many columns.")
+    checks.require(len(message.clips) <= MAX_COLUMNS, "an aggregate has too many bounds.")
+    intervals = message.bins if message.HasField("bins") else None
+    checks.require(intervals is None or 1 <= intervals <= MAX_BINS, "there are too few or too many intervals.")
+    return Aggregate(
+        statistic_from_number(message.statistic),
+        column_name(message.column) if message.HasField("column") else None,
+        tuple(column_name(name) for name in message.others),
+        checks.finite(message.level, "a level") if message.HasField("level") else None,
+        intervals,
+        tuple(
+            Clip(column_name(clip.column), checks.finite(clip.lower, "a bound"), checks.finite(clip.upper, "a bound"))
+            for clip in message.clips
+        ),
+    )
+
+
+def _grouping_to_message(grouping: Grouping) -> pb.Grouping:
+    _allow(len(grouping.edges) <= MAX_EDGES, f"intervals have at most {MAX_EDGES} edges.")
+    _allow(len(grouping.keys) <= MAX_KEYS, f"a question lists at most {MAX_KEYS} keys.")
+    return pb.Grouping(
+        column=_sent_name(grouping.column),
+        by=_GROUPS[grouping.by],
+        edges=[_sent_number(edge) for edge in grouping.edges],
+        keys=[_sent_name(key) for key in grouping.keys],
+    )
+
+
+def _grouping_from_message(message: pb.Grouping) -> Grouping:
+    checks.require(len(message.edges) <= MAX_EDGES, "intervals have too many edges.")
+    checks.require(len(message.keys) <= MAX_KEYS, "a query lists too many keys.")
+    return Grouping(
+        column=column_name(message.column),
+        by=checks.member(_GROUPS_BACK, message.by, "a kind of group"),
+        edges=tuple(checks.finite(edge, "an edge") for edge in message.edges),
+        keys=tuple(checks.text(key, "a key", longest=MAX_TEXT) for key in message.keys),
+    )
 
 
 def statistic_from_number(number: int) -> Statistic:
@@ -230,6 +307,11 @@ def _allow(condition: bool, sentence: str) -> None:  # noqa: FBT001
 
 def _sent_name(value: str) -> str:
     _allow(_sound(value, shortest=1), f"the name of a table or column has 1 to {MAX_TEXT} characters.")
+    return value
+
+
+def _sent_number(value: float) -> float:
+    _allow(math.isfinite(value), "a number in a question must be finite.")
     return value
 
 

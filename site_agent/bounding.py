@@ -59,9 +59,9 @@ class Coded:
 def record_number(part: Part) -> RecordNumber:
     """A counted record is worth one increment; any other holds a value between the quantiser's bounds."""
     cell_bits = (part.groups - 1).bit_length()
-    if part.quantiser is None:
+    if not part.quantisers:
         return RecordNumber(cell_bits, 0, part.increment)
-    low, high = part.quantiser.low, part.quantiser.high
+    low, high = part.quantisers[0].low, part.quantisers[0].high
     return RecordNumber(cell_bits, (high - low).bit_length(), low)
 
 
@@ -149,6 +149,6 @@ def _totals(number: Numbers, part: Part, *, copies: IntVector | None = None) -> 
     if form.value_bits:
         value = (number & number.dtype.type((1 << form.value_bits) - 1)).astype(np.int64)
         np.add.at(first, cell, value if copies is None else value * copies)
-    if part.quantiser is None or part.coordinates == 1:
+    if part.coordinates == 1:
         return first
-    return np.stack((first, part.quantiser.high * records - first), axis=1).ravel()
+    return np.stack((first, part.quantisers[0].high * records - first), axis=1).ravel()

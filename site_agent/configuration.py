@@ -16,8 +16,8 @@ from wardround.federation.study import Study, delta_fault
 from wardround.federation.study_file import NAME
 from wardround.privacy.filter import Cap
 
-# Statistics that later versions answer; a policy may already name them.
-FUTURE_STATISTICS = ("histogram", "quantile", "variance", "regression", "survival", "training")
+# What later versions answer; a policy may already name it.
+FUTURE_STATISTICS = ("training",)
 
 
 @dataclass(frozen=True, slots=True)

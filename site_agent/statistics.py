@@ -45,7 +45,8 @@ from wardround.federation.expressions import (
     Within,
     leaves,
 )
-from wardround.federation.shape import Part, PartKind, Quantiser, Shape
+from wardround.federation.quantising import Quantiser
+from wardround.federation.shape import Part, PartKind, Shape
 from wardround.federation.study import Column, ColumnType, Unit
 
 UNIT, GROUP, FIRST, SECOND = "unit", "cell", "first", "second"
@@ -100,8 +101,8 @@ def column_name(name: str) -> str:
 
 def columns_needed(form: Shape) -> tuple[Column, ...]:
     """The columns of the study that the question looks at, each once."""
-    names = [aggregate.column for aggregate in form.query.aggregates]
-    names += form.query.group_by
+    names = [name for aggregate in form.query.aggregates for name in aggregate.columns]
+    names += [grouping.column for grouping in form.query.group_by]
     if form.query.cohort is not None:
         names += [leaf.column for leaf in leaves(form.query.cohort)]
     wanted = set(names)
@@ -118,7 +119,7 @@ def record_cap(form: Shape, part: Part) -> int | None:
             return None
         case PartKind.EVENTS | PartKind.SUM:
             return form.table.max_rows_per_unit
-        case PartKind.PATIENTS | PartKind.MEAN:
+        case _:
             return part.max_groups if part.max_groups < part.groups else None
 
 
@@ -155,8 +156,8 @@ def _selected(form: Shape, part: Part, rows: TypedRows) -> exp.Query:
     """The cohort's rows as (unit, cell[, first]) in integers; rows that lack one of them are left out."""
     projection: list[exp.Expression] = [ref(UNIT), named(_cell(form), GROUP)]
     present = [UNIT, GROUP]
-    if part.quantiser is not None and part.aggregate.column is not None:
-        projection.append(named(_quantised(part.aggregate.column, form, part.quantiser), FIRST))
+    if part.quantisers:
+        projection.append(named(_quantised(part.columns[0], form, part.quantisers[0]), FIRST))
         present.append(FIRST)
     inner = exp.select(*projection).from_(rows.query.subquery("typed"), copy=False)
     if form.query.cohort is not None:
@@ -182,8 +183,8 @@ def _records(form: Shape, part: Part) -> exp.Query:
             return grouped(source, key_columns, [one])
         case PartKind.SUM:
             return exp.select(*key_columns, ref(FIRST)).from_(source)
-        case PartKind.MEAN:
-            levels = part.quantiser.high if part.quantiser is not None else 0
+        case _:
+            levels = part.quantisers[0].high
             mean = _whole_mean() if by_patient else ref(FIRST)
             first = named(mean, FIRST)
             second = named(exp.Sub(this=integer(levels), expression=paren(mean.copy())), SECOND)
@@ -207,8 +208,8 @@ def _whole_mean() -> exp.Expression:
 def _cell(form: Shape) -> exp.Expression:
     """The number of the row's group in the order of `form.group_keys`; NULL outside the public values."""
     cell: exp.Expression = integer(0)
-    for name in form.query.group_by:
-        column = form.table.column(name)
+    for grouping in form.query.group_by:
+        column = form.table.column(grouping.column)
         scaled = exp.Mul(this=paren(cell), expression=integer(len(column.domain)))
         cell = exp.Add(this=scaled, expression=_place(column))
     return cast(paren(cell), "BIGINT")

@@ -187,6 +187,8 @@ class Estimate(_message.Message):
     LOWER_FIELD_NUMBER: _builtins.int
     UPPER_FIELD_NUMBER: _builtins.int
     CONFIDENCE_FIELD_NUMBER: _builtins.int
+    TERM_FIELD_NUMBER: _builtins.int
+    SAMPLING_FIELD_NUMBER: _builtins.int
     statistic: _plan_pb2.Statistic.ValueType
     column: _builtins.str
     value: _builtins.float
@@ -194,6 +196,10 @@ class Estimate(_message.Message):
     lower: _builtins.float
     upper: _builtins.float
     confidence: _builtins.float
+    term: _builtins.str
+    """which number of a statistic that gives several"""
+    sampling: _builtins.bool
+    """whether the error includes that of the sample"""
     @_builtins.property
     def group(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupKey]: ...
     def __init__(
@@ -207,10 +213,12 @@ class Estimate(_message.Message):
         lower: _builtins.float = ...,
         upper: _builtins.float = ...,
         confidence: _builtins.float = ...,
+        term: _builtins.str = ...,
+        sampling: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column", "confidence", b"confidence", "group", b"group", "lower", b"lower", "standard_error", b"standard_error", "statistic", b"statistic", "upper", b"upper", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column", "confidence", b"confidence", "group", b"group", "lower", b"lower", "sampling", b"sampling", "standard_error", b"standard_error", "statistic", b"statistic", "term", b"term", "upper", b"upper", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__column: _TypeAlias = _typing.Literal["column"]  # noqa: Y015
     _WhichOneofArgType__column: _TypeAlias = _typing.Literal["_column", b"_column"]  # noqa: Y015
@@ -378,11 +386,14 @@ class ExpectedError(_message.Message):
     GROUPS_FIELD_NUMBER: _builtins.int
     STANDARD_ERROR_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
     statistic: _plan_pb2.Statistic.ValueType
     column: _builtins.str
     groups: _builtins.int
     standard_error: _builtins.float
     note: _builtins.str
+    share: _builtins.float
+    """of the charge"""
     def __init__(
         self,
         *,
@@ -391,10 +402,11 @@ class ExpectedError(_message.Message):
         groups: _builtins.int = ...,
         standard_error: _builtins.float = ...,
         note: _builtins.str = ...,
+        share: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column", "groups", b"groups", "note", b"note", "standard_error", b"standard_error", "statistic", b"statistic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column", "groups", b"groups", "note", b"note", "share", b"share", "standard_error", b"standard_error", "statistic", b"statistic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__column: _TypeAlias = _typing.Literal["column"]  # noqa: Y015
     _WhichOneofArgType__column: _TypeAlias = _typing.Literal["_column", b"_column"]  # noqa: Y015

@@ -24,19 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11protos/plan.proto\x12\x0cwardround.v1\"g\n\x05Value\x12\x11\n\x07\x62oolean\x18\x01 \x01(\x08H\x00\x12\x11\n\x07integer\x18\x02 \x01(\x12H\x00\x12\x10\n\x06number\x18\x03 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x04 \x01(\tH\x00\x12\x0e\n\x04\x64\x61te\x18\x05 \x01(\tH\x00\x42\x06\n\x04kind\"j\n\nComparison\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12(\n\x08operator\x18\x02 \x01(\x0e\x32\x16.wardround.v1.Operator\x12\"\n\x05value\x18\x03 \x01(\x0b\x32\x13.wardround.v1.Value\"=\n\x06Within\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12#\n\x06values\x18\x02 \x03(\x0b\x32\x13.wardround.v1.Value\"a\n\x07\x42\x65tween\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12\"\n\x05lower\x18\x02 \x01(\x0b\x32\x13.wardround.v1.Value\x12\"\n\x05upper\x18\x03 \x01(\x0b\x32\x13.wardround.v1.Value\"\x18\n\x06IsNull\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\"0\n\x05Terms\x12\'\n\x05terms\x18\x01 \x03(\x0b\x32\x18.wardround.v1.Expression\"\xc5\x02\n\nExpression\x12.\n\ncomparison\x18\x01 \x01(\x0b\x32\x18.wardround.v1.ComparisonH\x00\x12&\n\x06within\x18\x02 \x01(\x0b\x32\x14.wardround.v1.WithinH\x00\x12(\n\x07\x62\x65tween\x18\x03 \x01(\x0b\x32\x15.wardround.v1.BetweenH\x00\x12\'\n\x07is_null\x18\x04 \x01(\x0b\x32\x14.wardround.v1.IsNullH\x00\x12,\n\x08negation\x18\x05 \x01(\x0b\x32\x18.wardround.v1.ExpressionH\x00\x12*\n\x0b\x63onjunction\x18\x06 \x01(\x0b\x32\x13.wardround.v1.TermsH\x00\x12*\n\x0b\x64isjunction\x18\x07 \x01(\x0b\x32\x13.wardround.v1.TermsH\x00\x42\x06\n\x04term\"W\n\tAggregate\x12*\n\tstatistic\x18\x01 \x01(\x0e\x32\x17.wardround.v1.Statistic\x12\x13\n\x06\x63olumn\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_column\"\x7f\n\x05Query\x12\r\n\x05table\x18\x01 \x01(\t\x12+\n\naggregates\x18\x02 \x03(\x0b\x32\x17.wardround.v1.Aggregate\x12(\n\x06\x63ohort\x18\x03 \x01(\x0b\x32\x18.wardround.v1.Expression\x12\x10\n\x08group_by\x18\x04 \x03(\t\"\xa7\x01\n\x04Plan\x12\x12\n\nstudy_hash\x18\x01 \x01(\t\x12\"\n\x05query\x18\x02 \x01(\x0b\x32\x13.wardround.v1.Query\x12*\n\tmechanism\x18\x03 \x01(\x0e\x32\x17.wardround.v1.Mechanism\x12\x16\n\x0escales_1024ths\x18\x04 \x03(\x04\x12\x14\n\x0cparticipants\x18\x05 \x03(\t\x12\r\n\x05nonce\x18\x06 \x01(\t\"(\n\x04Head\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"X\n\x04Task\x12 \n\x04plan\x18\x01 \x01(\x0b\x32\x12.wardround.v1.Plan\x12\x0c\n\x04site\x18\x02 \x01(\t\x12 \n\x04head\x18\x03 \x01(\x0b\x32\x12.wardround.v1.Head\"A\n\nSignedTask\x12 \n\x04task\x18\x01 \x01(\x0b\x32\x12.wardround.v1.Task\x12\x11\n\tsignature\x18\x02 \x01(\x0c*\xb2\x01\n\x08Operator\x12\x18\n\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x12\n\x0eOPERATOR_EQUAL\x10\x01\x12\x14\n\x10OPERATOR_UNEQUAL\x10\x02\x12\x11\n\rOPERATOR_LESS\x10\x03\x12\x1a\n\x16OPERATOR_LESS_OR_EQUAL\x10\x04\x12\x14\n\x10OPERATOR_GREATER\x10\x05\x12\x1d\n\x19OPERATOR_GREATER_OR_EQUAL\x10\x06*b\n\tStatistic\x12\x19\n\x15STATISTIC_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTATISTIC_COUNT\x10\x01\x12\x11\n\rSTATISTIC_SUM\x10\x02\x12\x12\n\x0eSTATISTIC_MEAN\x10\x03*g\n\tMechanism\x12\x19\n\x15MECHANISM_UNSPECIFIED\x10\x00\x12\x1f\n\x1bMECHANISM_DISCRETE_GAUSSIAN\x10\x01\x12\x1e\n\x1aMECHANISM_DISCRETE_LAPLACE\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11protos/plan.proto\x12\x0cwardround.v1\"g\n\x05Value\x12\x11\n\x07\x62oolean\x18\x01 \x01(\x08H\x00\x12\x11\n\x07integer\x18\x02 \x01(\x12H\x00\x12\x10\n\x06number\x18\x03 \x01(\x01H\x00\x12\x0e\n\x04text\x18\x04 \x01(\tH\x00\x12\x0e\n\x04\x64\x61te\x18\x05 \x01(\tH\x00\x42\x06\n\x04kind\"j\n\nComparison\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12(\n\x08operator\x18\x02 \x01(\x0e\x32\x16.wardround.v1.Operator\x12\"\n\x05value\x18\x03 \x01(\x0b\x32\x13.wardround.v1.Value\"=\n\x06Within\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12#\n\x06values\x18\x02 \x03(\x0b\x32\x13.wardround.v1.Value\"a\n\x07\x42\x65tween\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12\"\n\x05lower\x18\x02 \x01(\x0b\x32\x13.wardround.v1.Value\x12\"\n\x05upper\x18\x03 \x01(\x0b\x32\x13.wardround.v1.Value\"\x18\n\x06IsNull\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\"0\n\x05Terms\x12\'\n\x05terms\x18\x01 \x03(\x0b\x32\x18.wardround.v1.Expression\"\xc5\x02\n\nExpression\x12.\n\ncomparison\x18\x01 \x01(\x0b\x32\x18.wardround.v1.ComparisonH\x00\x12&\n\x06within\x18\x02 \x01(\x0b\x32\x14.wardround.v1.WithinH\x00\x12(\n\x07\x62\x65tween\x18\x03 \x01(\x0b\x32\x15.wardround.v1.BetweenH\x00\x12\'\n\x07is_null\x18\x04 \x01(\x0b\x32\x14.wardround.v1.IsNullH\x00\x12,\n\x08negation\x18\x05 \x01(\x0b\x32\x18.wardround.v1.ExpressionH\x00\x12*\n\x0b\x63onjunction\x18\x06 \x01(\x0b\x32\x13.wardround.v1.TermsH\x00\x12*\n\x0b\x64isjunction\x18\x07 \x01(\x0b\x32\x13.wardround.v1.TermsH\x00\x42\x06\n\x04term\"4\n\x04\x43lip\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12\r\n\x05lower\x18\x02 \x01(\x01\x12\r\n\x05upper\x18\x03 \x01(\x01\"\xc4\x01\n\tAggregate\x12*\n\tstatistic\x18\x01 \x01(\x0e\x32\x17.wardround.v1.Statistic\x12\x13\n\x06\x63olumn\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06others\x18\x03 \x03(\t\x12\x12\n\x05level\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\x04\x62ins\x18\x05 \x01(\rH\x02\x88\x01\x01\x12!\n\x05\x63lips\x18\x06 \x03(\x0b\x32\x12.wardround.v1.ClipB\t\n\x07_columnB\x08\n\x06_levelB\x07\n\x05_bins\"Z\n\x08Grouping\x12\x0e\n\x06\x63olumn\x18\x01 \x01(\t\x12!\n\x02\x62y\x18\x02 \x01(\x0e\x32\x15.wardround.v1.GroupBy\x12\r\n\x05\x65\x64ges\x18\x03 \x03(\x01\x12\x0c\n\x04keys\x18\x04 \x03(\t\"\x97\x01\n\x05Query\x12\r\n\x05table\x18\x01 \x01(\t\x12+\n\naggregates\x18\x02 \x03(\x0b\x32\x17.wardround.v1.Aggregate\x12(\n\x06\x63ohort\x18\x03 \x01(\x0b\x32\x18.wardround.v1.Expression\x12(\n\x08group_by\x18\x04 \x03(\x0b\x32\x16.wardround.v1.Grouping\"\xa7\x01\n\x04Plan\x12\x12\n\nstudy_hash\x18\x01 \x01(\t\x12\"\n\x05query\x18\x02 \x01(\x0b\x32\x13.wardround.v1.Query\x12*\n\tmechanism\x18\x03 \x01(\x0e\x32\x17.wardround.v1.Mechanism\x12\x16\n\x0escales_1024ths\x18\x04 \x03(\x04\x12\x14\n\x0cparticipants\x18\x05 \x03(\t\x12\r\n\x05nonce\x18\x06 \x01(\t\"(\n\x04Head\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"X\n\x04Task\x12 \n\x04plan\x18\x01 \x01(\x0b\x32\x12.wardround.v1.Plan\x12\x0c\n\x04site\x18\x02 \x01(\t\x12 \n\x04head\x18\x03 \x01(\x0b\x32\x12.wardround.v1.Head\"A\n\nSignedTask\x12 \n\x04task\x18\x01 \x01(\x0b\x32\x12.wardround.v1.Task\x12\x11\n\tsignature\x18\x02 \x01(\x0c*\xb2\x01\n\x08Operator\x12\x18\n\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x12\n\x0eOPERATOR_EQUAL\x10\x01\x12\x14\n\x10OPERATOR_UNEQUAL\x10\x02\x12\x11\n\rOPERATOR_LESS\x10\x03\x12\x1a\n\x16OPERATOR_LESS_OR_EQUAL\x10\x04\x12\x14\n\x10OPERATOR_GREATER\x10\x05\x12\x1d\n\x19OPERATOR_GREATER_OR_EQUAL\x10\x06*\xe4\x02\n\tStatistic\x12\x19\n\x15STATISTIC_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTATISTIC_COUNT\x10\x01\x12\x11\n\rSTATISTIC_SUM\x10\x02\x12\x12\n\x0eSTATISTIC_MEAN\x10\x03\x12\x16\n\x12STATISTIC_VARIANCE\x10\x04\x12\x11\n\rSTATISTIC_STD\x10\x05\x12\x17\n\x13STATISTIC_HISTOGRAM\x10\x06\x12\x16\n\x12STATISTIC_QUANTILE\x10\x07\x12\x13\n\x0fSTATISTIC_BELOW\x10\x08\x12\x18\n\x14STATISTIC_CHI_SQUARE\x10\t\x12\x19\n\x15STATISTIC_CORRELATION\x10\n\x12\x18\n\x14STATISTIC_REGRESSION\x10\x0b\x12\x16\n\x12STATISTIC_SURVIVAL\x10\x0c\x12\x14\n\x10STATISTIC_CHOICE\x10\r\x12\x12\n\x0eSTATISTIC_KEYS\x10\x0e*^\n\x07GroupBy\x12\x18\n\x14GROUP_BY_UNSPECIFIED\x10\x00\x12\x12\n\x0eGROUP_BY_VALUE\x10\x01\x12\x12\n\x0eGROUP_BY_MONTH\x10\x02\x12\x11\n\rGROUP_BY_BINS\x10\x03*g\n\tMechanism\x12\x19\n\x15MECHANISM_UNSPECIFIED\x10\x00\x12\x1f\n\x1bMECHANISM_DISCRETE_GAUSSIAN\x10\x01\x12\x1e\n\x1aMECHANISM_DISCRETE_LAPLACE\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.plan_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OPERATOR']._serialized_start=1402
-  _globals['_OPERATOR']._serialized_end=1580
-  _globals['_STATISTIC']._serialized_start=1582
-  _globals['_STATISTIC']._serialized_end=1680
-  _globals['_MECHANISM']._serialized_start=1682
-  _globals['_MECHANISM']._serialized_end=1785
+  _globals['_OPERATOR']._serialized_start=1683
+  _globals['_OPERATOR']._serialized_end=1861
+  _globals['_STATISTIC']._serialized_start=1864
+  _globals['_STATISTIC']._serialized_end=2220
+  _globals['_GROUPBY']._serialized_start=2222
+  _globals['_GROUPBY']._serialized_end=2316
+  _globals['_MECHANISM']._serialized_start=2318
+  _globals['_MECHANISM']._serialized_end=2421
   _globals['_VALUE']._serialized_start=35
   _globals['_VALUE']._serialized_end=138
   _globals['_COMPARISON']._serialized_start=140
@@ -51,16 +53,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TERMS']._serialized_end=484
   _globals['_EXPRESSION']._serialized_start=487
   _globals['_EXPRESSION']._serialized_end=812
-  _globals['_AGGREGATE']._serialized_start=814
-  _globals['_AGGREGATE']._serialized_end=901
-  _globals['_QUERY']._serialized_start=903
-  _globals['_QUERY']._serialized_end=1030
-  _globals['_PLAN']._serialized_start=1033
-  _globals['_PLAN']._serialized_end=1200
-  _globals['_HEAD']._serialized_start=1202
-  _globals['_HEAD']._serialized_end=1242
-  _globals['_TASK']._serialized_start=1244
-  _globals['_TASK']._serialized_end=1332
-  _globals['_SIGNEDTASK']._serialized_start=1334
-  _globals['_SIGNEDTASK']._serialized_end=1399
+  _globals['_CLIP']._serialized_start=814
+  _globals['_CLIP']._serialized_end=866
+  _globals['_AGGREGATE']._serialized_start=869
+  _globals['_AGGREGATE']._serialized_end=1065
+  _globals['_GROUPING']._serialized_start=1067
+  _globals['_GROUPING']._serialized_end=1157
+  _globals['_QUERY']._serialized_start=1160
+  _globals['_QUERY']._serialized_end=1311
+  _globals['_PLAN']._serialized_start=1314
+  _globals['_PLAN']._serialized_end=1481
+  _globals['_HEAD']._serialized_start=1483
+  _globals['_HEAD']._serialized_end=1523
+  _globals['_TASK']._serialized_start=1525
+  _globals['_TASK']._serialized_end=1613
+  _globals['_SIGNEDTASK']._serialized_start=1615
+  _globals['_SIGNEDTASK']._serialized_end=1680
 # @@protoc_insertion_point(module_scope)

@@ -59,6 +59,17 @@ class _StatisticEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Statistic.V
     STATISTIC_COUNT: _Statistic.ValueType  # 1
     STATISTIC_SUM: _Statistic.ValueType  # 2
     STATISTIC_MEAN: _Statistic.ValueType  # 3
+    STATISTIC_VARIANCE: _Statistic.ValueType  # 4
+    STATISTIC_STD: _Statistic.ValueType  # 5
+    STATISTIC_HISTOGRAM: _Statistic.ValueType  # 6
+    STATISTIC_QUANTILE: _Statistic.ValueType  # 7
+    STATISTIC_BELOW: _Statistic.ValueType  # 8
+    STATISTIC_CHI_SQUARE: _Statistic.ValueType  # 9
+    STATISTIC_CORRELATION: _Statistic.ValueType  # 10
+    STATISTIC_REGRESSION: _Statistic.ValueType  # 11
+    STATISTIC_SURVIVAL: _Statistic.ValueType  # 12
+    STATISTIC_CHOICE: _Statistic.ValueType  # 13
+    STATISTIC_KEYS: _Statistic.ValueType  # 14
 
 class Statistic(_Statistic, metaclass=_StatisticEnumTypeWrapper): ...
 
@@ -67,7 +78,39 @@ STATISTIC_UNSPECIFIED: Statistic.ValueType  # 0
 STATISTIC_COUNT: Statistic.ValueType  # 1
 STATISTIC_SUM: Statistic.ValueType  # 2
 STATISTIC_MEAN: Statistic.ValueType  # 3
+STATISTIC_VARIANCE: Statistic.ValueType  # 4
+STATISTIC_STD: Statistic.ValueType  # 5
+STATISTIC_HISTOGRAM: Statistic.ValueType  # 6
+STATISTIC_QUANTILE: Statistic.ValueType  # 7
+STATISTIC_BELOW: Statistic.ValueType  # 8
+STATISTIC_CHI_SQUARE: Statistic.ValueType  # 9
+STATISTIC_CORRELATION: Statistic.ValueType  # 10
+STATISTIC_REGRESSION: Statistic.ValueType  # 11
+STATISTIC_SURVIVAL: Statistic.ValueType  # 12
+STATISTIC_CHOICE: Statistic.ValueType  # 13
+STATISTIC_KEYS: Statistic.ValueType  # 14
 Global___Statistic: _TypeAlias = Statistic  # noqa: Y015
+
+class _GroupBy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GroupByEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GroupBy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GROUP_BY_UNSPECIFIED: _GroupBy.ValueType  # 0
+    """refused"""
+    GROUP_BY_VALUE: _GroupBy.ValueType  # 1
+    GROUP_BY_MONTH: _GroupBy.ValueType  # 2
+    GROUP_BY_BINS: _GroupBy.ValueType  # 3
+
+class GroupBy(_GroupBy, metaclass=_GroupByEnumTypeWrapper): ...
+
+GROUP_BY_UNSPECIFIED: GroupBy.ValueType  # 0
+"""refused"""
+GROUP_BY_VALUE: GroupBy.ValueType  # 1
+GROUP_BY_MONTH: GroupBy.ValueType  # 2
+GROUP_BY_BINS: GroupBy.ValueType  # 3
+Global___GroupBy: _TypeAlias = GroupBy  # noqa: Y015
 
 class _Mechanism:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -294,28 +337,119 @@ class Expression(_message.Message):
 Global___Expression: _TypeAlias = Expression  # noqa: Y015
 
 @_typing.final
+class Clip(_message.Message):
+    """Narrower bounds than the study's for one column."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLUMN_FIELD_NUMBER: _builtins.int
+    LOWER_FIELD_NUMBER: _builtins.int
+    UPPER_FIELD_NUMBER: _builtins.int
+    column: _builtins.str
+    lower: _builtins.float
+    """finite, below upper"""
+    upper: _builtins.float
+    def __init__(
+        self,
+        *,
+        column: _builtins.str = ...,
+        lower: _builtins.float = ...,
+        upper: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column", "lower", b"lower", "upper", b"upper"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Clip: _TypeAlias = Clip  # noqa: Y015
+
+@_typing.final
 class Aggregate(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STATISTIC_FIELD_NUMBER: _builtins.int
     COLUMN_FIELD_NUMBER: _builtins.int
+    OTHERS_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    BINS_FIELD_NUMBER: _builtins.int
+    CLIPS_FIELD_NUMBER: _builtins.int
     statistic: Global___Statistic.ValueType
     column: _builtins.str
+    level: _builtins.float
+    """of a quantile; or the value a share lies below"""
+    bins: _builtins.int
+    """at most 4096"""
+    @_builtins.property
+    def others(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """further columns, at most 11"""
+
+    @_builtins.property
+    def clips(self) -> _containers.RepeatedCompositeFieldContainer[Global___Clip]:
+        """at most one for each column"""
+
     def __init__(
         self,
         *,
         statistic: Global___Statistic.ValueType = ...,
         column: _builtins.str | None = ...,
+        others: _abc.Iterable[_builtins.str] | None = ...,
+        level: _builtins.float | None = ...,
+        bins: _builtins.int | None = ...,
+        clips: _abc.Iterable[Global___Clip] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bins", b"_bins", "_column", b"_column", "_level", b"_level", "bins", b"bins", "column", b"column", "level", b"level"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column", "statistic", b"statistic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bins", b"_bins", "_column", b"_column", "_level", b"_level", "bins", b"bins", "clips", b"clips", "column", b"column", "level", b"level", "others", b"others", "statistic", b"statistic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bins: _TypeAlias = _typing.Literal["bins"]  # noqa: Y015
+    _WhichOneofArgType__bins: _TypeAlias = _typing.Literal["_bins", b"_bins"]  # noqa: Y015
     _WhichOneofReturnType__column: _TypeAlias = _typing.Literal["column"]  # noqa: Y015
     _WhichOneofArgType__column: _TypeAlias = _typing.Literal["_column", b"_column"]  # noqa: Y015
+    _WhichOneofReturnType__level: _TypeAlias = _typing.Literal["level"]  # noqa: Y015
+    _WhichOneofArgType__level: _TypeAlias = _typing.Literal["_level", b"_level"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bins) -> _WhichOneofReturnType__bins | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__column) -> _WhichOneofReturnType__column | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__level) -> _WhichOneofReturnType__level | None: ...
 
 Global___Aggregate: _TypeAlias = Aggregate  # noqa: Y015
+
+@_typing.final
+class Grouping(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLUMN_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    EDGES_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    column: _builtins.str
+    by: Global___GroupBy.ValueType
+    @_builtins.property
+    def edges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """of intervals: finite, rising, at most 1024"""
+
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """of an open category: at most 10000"""
+
+    def __init__(
+        self,
+        *,
+        column: _builtins.str = ...,
+        by: Global___GroupBy.ValueType = ...,
+        edges: _abc.Iterable[_builtins.float] | None = ...,
+        keys: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "column", b"column", "edges", b"edges", "keys", b"keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Grouping: _TypeAlias = Grouping  # noqa: Y015
 
 @_typing.final
 class Query(_message.Message):
@@ -335,7 +469,7 @@ class Query(_message.Message):
         """absent: every row"""
 
     @_builtins.property
-    def group_by(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def group_by(self) -> _containers.RepeatedCompositeFieldContainer[Global___Grouping]:
         """at most 4"""
 
     def __init__(
@@ -344,7 +478,7 @@ class Query(_message.Message):
         table: _builtins.str = ...,
         aggregates: _abc.Iterable[Global___Aggregate] | None = ...,
         cohort: Global___Expression | None = ...,
-        group_by: _abc.Iterable[_builtins.str] | None = ...,
+        group_by: _abc.Iterable[Global___Grouping] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cohort", b"cohort"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

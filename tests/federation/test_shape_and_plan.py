@@ -52,11 +52,11 @@ def only_part(
 def test_sensitivities_in_the_patient_unit() -> None:
     assert (only_part(COUNT).l1_sensitivity, only_part(COUNT).l2_sensitivity_squared) == (4, 16)
     assert only_part(PATIENTS).l1_sensitivity == 1
-    grouped = only_part(PATIENTS, group_by=("diagnosis",))
+    grouped = only_part(PATIENTS, group_by=(Grouping("diagnosis"),))
     assert (grouped.l1_sensitivity, grouped.l2_sensitivity_squared, grouped.dimension) == (4, 4, 4)
     total = only_part(Aggregate(Statistic.SUM, "sbp"))
     assert total.l1_sensitivity * total.grid == 4 * 200
-    mean = only_part(Aggregate(Statistic.MEAN, "sbp"), group_by=("ill",))
+    mean = only_part(Aggregate(Statistic.MEAN, "sbp"), group_by=(Grouping("ill"),))
     assert mean.quantiser is not None
     assert mean.l1_sensitivity == 2 * mean.quantiser.high
     assert mean.l2_sensitivity_squared == 2 * mean.quantiser.high**2
@@ -66,7 +66,7 @@ def test_sensitivities_in_the_patient_unit() -> None:
 def test_sensitivities_in_the_event_unit_know_no_patient_cap() -> None:
     study = dataclasses.replace(STUDY, unit=type(STUDY.unit).EVENT)
     assert only_part(COUNT, study=study).l1_sensitivity == 1
-    assert only_part(PATIENTS, group_by=("diagnosis",), study=study).l2_sensitivity_squared == 1
+    assert only_part(PATIENTS, group_by=(Grouping("diagnosis"),), study=study).l2_sensitivity_squared == 1
     total = only_part(Aggregate(Statistic.SUM, "sbp"), study=study)
     assert total.l1_sensitivity * total.grid == 200
 

@@ -115,9 +115,9 @@ LIES: dict[str, Callable[[LoneSite], Plan]] = {
     "a mean of a category": aggregates(Aggregate(Statistic.MEAN, "code")),
     "an unknown column": aggregates(Aggregate(Statistic.MEAN, "salary")),
     "an unknown table": aggregates(Aggregate(Statistic.COUNT), table="staff"),
-    "groups without public values": aggregates(Aggregate(Statistic.COUNT), group_by=("sbp",)),
-    "one group column a hundred times": aggregates(Aggregate(Statistic.COUNT), group_by=("age",) * 100),
-    "groups of patients": aggregates(Aggregate(Statistic.COUNT), group_by=("patient_id",)),
+    "groups without public values": aggregates(Aggregate(Statistic.COUNT), group_by=(Grouping("sbp"),)),
+    "one group column a hundred times": aggregates(Aggregate(Statistic.COUNT), group_by=(Grouping("age"),) * 100),
+    "groups of patients": aggregates(Aggregate(Statistic.COUNT), group_by=(Grouping("patient_id"),)),
 }
 
 

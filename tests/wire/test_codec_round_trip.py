@@ -72,7 +72,7 @@ def test_a_deeper_cohort_is_the_analysts_mistake(levels: int) -> None:
         Query("half \ud800", COUNT),
         Query("encounters", ()),
         Query("encounters", COUNT * 33),
-        Query("encounters", COUNT, group_by=("a",) * 5),
+        Query("encounters", COUNT, group_by=(Grouping("a"),) * 5),
         Query("encounters", COUNT, And(())),
         Query("encounters", COUNT, And((IsNull("age"),) * 257)),
         Query("encounters", COUNT, Within("age", ())),

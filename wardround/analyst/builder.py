@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from wardround.federation.expressions import And, Expression
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,10 @@ class Draft:
             return self
         return Draft(dataclasses.replace(self.query, cohort=And(flat) if len(flat) > 1 else flat[0]))
 
-    def group_by(self, *columns: str) -> Draft:
-        """One answer for each public value of these columns."""
-        return Draft(dataclasses.replace(self.query, group_by=self.query.group_by + columns))
+    def group_by(self, *columns: str | Grouping) -> Draft:
+        """One answer for each public value of these columns, or for each group of a `Grouping`."""
+        found = tuple(Grouping(column) if isinstance(column, str) else column for column in columns)
+        return Draft(dataclasses.replace(self.query, group_by=self.query.group_by + found))
 
     def count(self, *, distinct: str | None = None) -> Draft:
         """Count events; with `distinct` the study's unit key, count patients."""

@@ -15,7 +15,7 @@ from wardround.analyst.sql_reader import NO_WITH, condition_tree, statement
 from wardround.analyst.sql_terms import GRAMMAR, Source, column_name, describe, identifier, shown, unwrapped
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import Expression
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 
 _CLAUSES = {
     "with": NO_WITH,
@@ -81,7 +81,7 @@ def _query(select: exp.Select) -> Query:
         source.table,
         tuple(aggregates),
         cohort(where.this, source) if isinstance(where, exp.Where) else None,
-        groups,
+        tuple(Grouping(name) for name in groups),
     )
 
 

@@ -33,7 +33,10 @@ class SiteState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its error: noise only, at `confidence`; sampling error is not included."""
+    """A number with its error at `confidence`: that of the noise, and with `sampling` also that of the sample.
+
+    `term` says which number it is, where a statistic gives several: an interval, a level, a time, a column.
+    """
 
     statistic: str
     column: str | None
@@ -42,6 +45,8 @@ class Estimate:
     standard_error: float
     interval: tuple[float, float]
     confidence: float
+    term: str = ""
+    sampling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,8 @@ class Answer:
 class ExpectedError:
     """What a dry run promises for one part: the standard error of each of its numbers.
 
-    For a mean the error depends on how many patients there are, so it is given for the declared number.
+    For a mean the error depends on how many patients there are, so it is given for the declared number. `share`
+    is the part's share of the charge.
     """
 
     statistic: str
@@ -99,6 +105,7 @@ class ExpectedError:
     groups: int
     standard_error: float
     note: str
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The form of an answer: how many integers, on which grid, within which norms.
 
 Sensitivity is never sent. Coordinator and site derive it here from the query and the study, so neither
-can be talked into another number (PROOFS.md, "Counts, sums and means on the grid").
+can be talked into another number (PROOFS.md, "Counts, sums and means on the grid" and "Records and codes").
 """
 
 from __future__ import annotations
@@ -11,58 +11,92 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from functools import lru_cache
 
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import Value
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.grouping import domain
+from wardround.federation.quantising import (
+    MOMENT_LEVELS,
+    PRODUCT_NORM,
+    Coding,
+    Quantiser,
+    Tree,
+    below_coding,
+    histogram_coding,
+    level_quantiser,
+    sum_quantiser,
+    time_coding,
+    tree_coding,
+)
+from wardround.federation.query import Aggregate, GroupBy, Query, Statistic
 from wardround.federation.study import Column, Study, Table, Unit
+from wardround.federation.typed_aggregates import narrowed
 from wardround.federation.typing_rules import typed
 from wardround.privacy.law import Mechanism
 
 MAX_CELLS = 1_000_000
-LEVELS = 2**32
+MAX_DIMENSION = 4_000_000
 GAUSSIAN_COUNT_GRID = Fraction(1, 64)
+SQUARE_WEIGHT, PRODUCT_WEIGHT = 29, 41
+"""A square counts 29 times and a product 41: 41² ≤ 2·29², so the whole is no longer than 29 squared norms."""
 
 
 class PartKind(StrEnum):
-    """What one part of an answer adds up."""
+    """What one part of an answer adds up.
+
+    EVENTS and SUM add up rows, of each unit at most so many. All others add up records, one for each unit
+    and group: that it is there (PATIENTS), the unit's mean (MEAN, MOMENTS, PRODUCTS), the code of its mean
+    (CODES, TREE) or the greatest code of its rows (LAST).
+    """
 
     EVENTS = "events"
     PATIENTS = "patients"
     SUM = "sum"
     MEAN = "mean"
-
-
-@dataclass(frozen=True, slots=True)
-class Quantiser:
-    """x ↦ clamp(⌊(x − origin)·per_unit + ½⌋, low, high): the clamp is in integers, so no norm can break."""
-
-    origin: Fraction
-    per_unit: Fraction
-    low: int
-    high: int
+    MOMENTS = "moments"
+    PRODUCTS = "products"
+    CODES = "codes"
+    TREE = "tree"
+    LAST = "last"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One aggregate as integers: its groups, coordinates per group, grid and norms."""
+    """Aggregates that are answered from the same integers: groups, coordinates per group, grid and norms.
 
-    aggregate: Aggregate
+    `columns` and `quantisers` go together. `coding` is there for CODES, TREE and LAST, `tree` for TREE.
+    """
+
+    aggregates: tuple[Aggregate, ...]
     kind: PartKind
     groups: int
     coordinates: int
     grid: Fraction
     increment: int
-    quantiser: Quantiser | None
     max_groups: int
     l1_sensitivity: int
     l2_sensitivity_squared: int
+    columns: tuple[str, ...] = ()
+    quantisers: tuple[Quantiser, ...] = ()
+    coding: Coding | None = None
+    tree: Tree | None = None
 
     @property
     def dimension(self) -> int:
         """How many integers this part releases: group by group, coordinate by coordinate."""
         return self.groups * self.coordinates
+
+    @property
+    def need(self) -> int:
+        """The root of the squared L2 sensitivity, counted in 1/64 of one unit's largest single contribution.
+
+        Parts share a charge in proportion: that makes the sum of their squared errors least (PROOFS.md).
+        """
+        one = self.increment if self.kind in _COUNTED else max(math.isqrt(_single(self)), 1)
+        return max(64 * math.isqrt(self.l2_sensitivity_squared) // one, 1)
+
+
+_COUNTED = (PartKind.EVENTS, PartKind.PATIENTS, PartKind.CODES, PartKind.TREE, PartKind.LAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,81 +119,245 @@ def shape(query: Query, study: Study, mechanism: Mechanism) -> Shape:
     """The form of the answer to `query`; `QueryMistaken` when the study does not allow it."""
     exact = typed(query, study)
     table = study.table(exact.table)
-    domains = [table.column(name).domain for name in exact.group_by]
-    cells = math.prod(len(domain) for domain in domains)
+    domains = [domain(grouping, table) for grouping in exact.group_by]
+    cells = math.prod(len(keys) for keys in domains)
     if cells > MAX_CELLS:
         msg = f"GROUP BY would make {cells} groups; at most {MAX_CELLS} are possible."
         raise QueryMistaken(msg)
     keys = tuple(itertools.product(*domains))
-    parts = tuple(_part(aggregate, table, study.unit, len(keys), mechanism) for aggregate in exact.aggregates)
-    return Shape(exact, table, study.unit, keys, parts)
-
-
-def _part(aggregate: Aggregate, table: Table, unit: Unit, groups: int, mechanism: Mechanism) -> Part:
-    # Under event adjacency no per-patient cap applies: one event is one row in one group.
-    rows = table.max_rows_per_unit if unit is Unit.PATIENT else 1
-    cells = min(table.max_groups_per_unit, groups) if unit is Unit.PATIENT else 1
-    match aggregate.statistic:
-        case Statistic.COUNT:
-            grid = GAUSSIAN_COUNT_GRID if mechanism is Mechanism.DISCRETE_GAUSSIAN else Fraction(1)
-            one = int(1 / grid)
-            if aggregate.column is None:
-                norm = rows * one
-                return Part(aggregate, PartKind.EVENTS, groups, 1, grid, one, None, cells, norm, norm**2)
-            return Part(aggregate, PartKind.PATIENTS, groups, 1, grid, one, None, cells, cells * one, cells * one**2)
-        case Statistic.SUM:
-            quantiser, grid = _sum_quantiser(table.column(aggregate.column or ""))
-            norm = rows * max(abs(quantiser.low), abs(quantiser.high))
-            return Part(aggregate, PartKind.SUM, groups, 1, grid, 1, quantiser, cells, norm, norm**2)
-        case Statistic.MEAN:
-            quantiser, grid = _mean_quantiser(table.column(aggregate.column or ""), rows)
-            levels = quantiser.high
-            return Part(
-                aggregate,
-                PartKind.MEAN,
-                groups,
-                2,
-                grid,
-                1,
-                quantiser,
-                cells,
-                cells * levels,
-                cells * levels**2,
-            )
-
-
-def _bounds(column: Column) -> tuple[Fraction, Fraction, Fraction | None]:
-    bounds = column.numeric_bounds
-    if bounds is None:
-        msg = f"the study declares no bounds for {column.name!r}."
+    frame = _Frame(exact, table, study.unit, len(keys), mechanism)
+    parts = tuple(_part(aggregates, frame) for aggregates in _together(exact.aggregates))
+    form = Shape(exact, table, study.unit, keys, parts)
+    if form.dimension > MAX_DIMENSION:
+        msg = f"the answer would hold {form.dimension} numbers; at most {MAX_DIMENSION} are possible; ask for less."
         raise QueryMistaken(msg)
-    step = column.step if column.numeric_bounds and column.step else None
-    return bounds[0], bounds[1], step if column.type.value != "boolean" else Fraction(1)
+    return form
 
 
-@lru_cache(maxsize=1024)
-def _sum_quantiser(column: Column) -> tuple[Quantiser, Fraction]:
-    """Rows on step/2^j, fine enough that rounding is far below any noise; on-step values are exact."""
-    lower, upper, step = _bounds(column)
-    size = max(abs(lower), abs(upper))
-    per_unit = 1 / step if step else Fraction(1)
-    while size * per_unit * 2 <= LEVELS:
-        per_unit *= 2
-    while size * per_unit > LEVELS:
-        per_unit /= 2
-    return Quantiser(Fraction(0), per_unit, math.ceil(lower * per_unit), math.floor(upper * per_unit)), 1 / per_unit
+def _together(aggregates: tuple[Aggregate, ...]) -> list[tuple[Aggregate, ...]]:
+    """Aggregates that one part answers: quantiles of a column, and its mean, variance and standard deviation."""
+    spread = {(a.column, a.clips) for a in aggregates if a.statistic in (Statistic.VARIANCE, Statistic.STD)}
+    parts: dict[object, list[Aggregate]] = {}
+    for aggregate in aggregates:
+        same = (aggregate.column, aggregate.clips)
+        match aggregate.statistic:
+            case Statistic.QUANTILE:
+                key: object = ("tree", *same)
+            case Statistic.VARIANCE | Statistic.STD:
+                key = ("moments", *same)
+            case Statistic.MEAN if same in spread:
+                key = ("moments", *same)
+            case _:
+                key = aggregate
+        parts.setdefault(key, []).append(aggregate)
+    return [tuple(found) for found in parts.values()]
 
 
-@lru_cache(maxsize=1024)
-def _mean_quantiser(column: Column, rows: int) -> tuple[Quantiser, Fraction]:
-    """K levels over [L, U] such that a mean of at most `rows` on-step values is itself a level."""
-    lower, upper, step = _bounds(column)
-    width = upper - lower
-    levels = LEVELS
-    if step and (width / step).denominator == 1:
-        base = int(width / step) * math.lcm(*range(1, min(rows, 32) + 1))
-        if base <= LEVELS:
-            levels = base
-            while levels * 2 <= LEVELS:
-                levels *= 2
-    return Quantiser(lower, Fraction(levels) / width, 0, levels), width / levels
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What the parts of one answer have in common."""
+
+    query: Query
+    table: Table
+    unit: Unit
+    groups: int
+    mechanism: Mechanism
+
+    @property
+    def rows(self) -> int:
+        # Under event adjacency no per-patient cap applies: one event is one row in one group.
+        return self.table.max_rows_per_unit if self.unit is Unit.PATIENT else 1
+
+    @property
+    def max_groups(self) -> int:
+        if self.unit is not Unit.PATIENT:
+            return 1
+        most = self.table.max_groups_per_unit
+        if any(grouping.by is GroupBy.MONTH for grouping in self.query.group_by):
+            most = self.table.max_windows_per_unit or most
+        return min(most, self.groups)
+
+    @property
+    def count_grid(self) -> Fraction:
+        return GAUSSIAN_COUNT_GRID if self.mechanism is Mechanism.DISCRETE_GAUSSIAN else Fraction(1)
+
+    def column(self, aggregate: Aggregate, name: str | None) -> Column:
+        return narrowed(self.table.column(name or ""), aggregate)
+
+
+def _part(aggregates: tuple[Aggregate, ...], frame: _Frame) -> Part:
+    aggregate = aggregates[0]
+    match aggregate.statistic:
+        case Statistic.COUNT | Statistic.KEYS | Statistic.CHOICE | Statistic.CHI_SQUARE:
+            return _counted(aggregate, frame)
+        case Statistic.SUM:
+            quantiser = sum_quantiser(frame.column(aggregate, aggregate.column))
+            norm = frame.rows * max(abs(quantiser.low), abs(quantiser.high))
+            return Part(
+                aggregates,
+                PartKind.SUM,
+                groups=frame.groups,
+                coordinates=1,
+                grid=1 / quantiser.per_unit,
+                increment=1,
+                max_groups=frame.max_groups,
+                l1_sensitivity=norm,
+                l2_sensitivity_squared=norm**2,
+                columns=aggregate.columns,
+                quantisers=(quantiser,),
+            )
+        case Statistic.MEAN | Statistic.VARIANCE | Statistic.STD:
+            if any(each.statistic is not Statistic.MEAN for each in aggregates):
+                return _moments(aggregates, frame)
+            return _mean(aggregates, frame)
+        case Statistic.HISTOGRAM | Statistic.BELOW | Statistic.QUANTILE | Statistic.SURVIVAL:
+            return _coded(aggregates, frame)
+        case Statistic.CORRELATION | Statistic.REGRESSION:
+            return _products(aggregate, frame)
+
+
+def _counted(aggregate: Aggregate, frame: _Frame) -> Part:
+    """Rows or patients by group; the table of two categories, and the values of one, are groups too."""
+    one = int(1 / frame.count_grid)
+    groups, cells, kind = frame.groups, frame.max_groups, PartKind.PATIENTS
+    if aggregate.statistic is Statistic.CHI_SQUARE:
+        groups, cells = math.prod(len(frame.table.column(name).domain) for name in aggregate.columns), 1
+    elif aggregate.statistic is Statistic.CHOICE:
+        groups = len(frame.table.column(aggregate.column or "").domain)
+        cells = min(frame.table.max_groups_per_unit, groups) if frame.unit is Unit.PATIENT else 1
+    elif aggregate.statistic is Statistic.KEYS:
+        cells = frame.table.max_groups_per_unit if frame.unit is Unit.PATIENT else 1
+    norm, squared = cells * one, cells * one**2
+    if aggregate.statistic is Statistic.COUNT and aggregate.column is None:
+        kind, norm = PartKind.EVENTS, frame.rows * one
+        squared = norm**2
+    return Part(
+        (aggregate,),
+        kind,
+        groups=groups,
+        coordinates=1,
+        grid=frame.count_grid,
+        increment=one,
+        max_groups=cells,
+        l1_sensitivity=norm,
+        l2_sensitivity_squared=squared,
+        columns=() if aggregate.statistic is Statistic.COUNT else aggregate.columns,
+    )
+
+
+def _mean(aggregates: tuple[Aggregate, ...], frame: _Frame) -> Part:
+    """(q, K − q): each record's distance from both bounds."""
+    aggregate = aggregates[0]
+    quantiser = level_quantiser(frame.column(aggregate, aggregate.column), rows=frame.rows)
+    levels = quantiser.high
+    return Part(
+        aggregates,
+        PartKind.MEAN,
+        groups=frame.groups,
+        coordinates=2,
+        grid=1 / quantiser.per_unit,
+        increment=1,
+        max_groups=frame.max_groups,
+        l1_sensitivity=frame.max_groups * levels,
+        l2_sensitivity_squared=frame.max_groups * levels**2,
+        columns=aggregate.columns,
+        quantisers=(quantiser,),
+    )
+
+
+def _moments(aggregates: tuple[Aggregate, ...], frame: _Frame) -> Part:
+    """(h², h·t, t² − h²/2) with t = q − h and K = 2h: a unit moves it by at most 5h²/2, and 3h²/2 in length."""
+    aggregate = aggregates[0]
+    quantiser = level_quantiser(
+        frame.column(aggregate, aggregate.column), rows=frame.rows, most=MOMENT_LEVELS, multiple=4
+    )
+    half = quantiser.high // 2
+    return Part(
+        aggregates,
+        PartKind.MOMENTS,
+        groups=frame.groups,
+        coordinates=3,
+        grid=Fraction(1, half**2),
+        increment=1,
+        max_groups=frame.max_groups,
+        l1_sensitivity=frame.max_groups * (5 * half**2 // 2),
+        l2_sensitivity_squared=frame.max_groups * (9 * half**4 // 4),
+        columns=aggregate.columns,
+        quantisers=(quantiser,),
+    )
+
+
+def _coded(aggregates: tuple[Aggregate, ...], frame: _Frame) -> Part:
+    """One of the codes for each record; in a tree, one on each level."""
+    aggregate = aggregates[0]
+    column, one = frame.column(aggregate, aggregate.column), int(1 / frame.count_grid)
+    tree, kind = None, PartKind.CODES
+    quantisers: tuple[Quantiser, ...]
+    match aggregate.statistic:
+        case Statistic.HISTOGRAM:
+            quantiser, coding = histogram_coding(column, rows=frame.rows, bins=aggregate.bins or 1)
+            quantisers = (quantiser,)
+        case Statistic.BELOW:
+            quantiser, coding = below_coding(column, rows=frame.rows, value=aggregate.level or 0.0)
+            quantisers = (quantiser,)
+        case Statistic.SURVIVAL:
+            quantiser, coding = time_coding(column, bins=aggregate.bins)
+            quantisers, kind = (quantiser, Quantiser(Fraction(0), Fraction(1), 0, 1)), PartKind.LAST
+        case _:
+            quantiser, coding, tree = tree_coding(column, rows=frame.rows)
+            quantisers, kind = (quantiser,), PartKind.TREE
+    shown = 1 if tree is None else tree.levels
+    coordinates = sum(tree.sizes) if tree is not None else coding.codes * (2 if kind is PartKind.LAST else 1)
+    return Part(
+        aggregates,
+        kind,
+        groups=frame.groups,
+        coordinates=coordinates,
+        grid=frame.count_grid,
+        increment=one,
+        max_groups=frame.max_groups,
+        l1_sensitivity=frame.max_groups * shown * one,
+        l2_sensitivity_squared=frame.max_groups * shown * one**2,
+        columns=aggregate.columns,
+        quantisers=quantisers,
+        coding=coding,
+        tree=tree,
+    )
+
+
+def _products(aggregate: Aggregate, frame: _Frame) -> Part:
+    """29·zᵢ² and 41·zᵢzⱼ for i < j, with z₀ = h and |zᵢ| ≤ h: at most 29·(d + 1)·h² in length."""
+    columns = [frame.column(aggregate, name) for name in aggregate.columns]
+    width = len(columns) + 1
+    half = math.isqrt(PRODUCT_NORM // width)
+    quantisers = tuple(level_quantiser(column, rows=frame.rows, most=2 * half, multiple=2) for column in columns)
+    # Columns may have fewer levels than fit; z is then in steps of its own, and no longer for it.
+    norm = half**2 + sum((quantiser.high // 2) ** 2 for quantiser in quantisers)
+    halves = [half, *(quantiser.high // 2 for quantiser in quantisers)]
+    products = sum(left * right for left, right in itertools.combinations(halves, 2))
+    return Part(
+        (aggregate,),
+        PartKind.PRODUCTS,
+        groups=frame.groups,
+        coordinates=width * (width + 1) // 2,
+        grid=Fraction(1, SQUARE_WEIGHT),
+        increment=half,
+        max_groups=frame.max_groups,
+        l1_sensitivity=frame.max_groups * (SQUARE_WEIGHT * norm + PRODUCT_WEIGHT * products),
+        l2_sensitivity_squared=frame.max_groups * (SQUARE_WEIGHT * norm) ** 2,
+        columns=aggregate.columns,
+        quantisers=quantisers,
+    )
+
+
+def _single(part: Part) -> int:
+    """The largest square of one coordinate of one record."""
+    match part.kind:
+        case PartKind.SUM:
+            return max(abs(part.quantisers[0].low), abs(part.quantisers[0].high)) ** 2
+        case PartKind.MOMENTS:
+            return (part.quantisers[0].high // 2) ** 4
+        case PartKind.PRODUCTS:
+            return (SQUARE_WEIGHT * part.increment**2) ** 2
+        case _:
+            return part.quantisers[0].high ** 2

@@ -42,7 +42,10 @@ class ColumnType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as the study declares it; bounds are exact decimals."""
+    """A column as the study declares it; bounds are exact decimals, those of a date its day numbers.
+
+    A category without values is open: its values are not public, so they are selected before they are grouped by.
+    """
 
     name: str
     type: ColumnType
@@ -60,6 +63,11 @@ class Column:
         if self.type in (ColumnType.INTEGER, ColumnType.NUMBER) and self.lower is not None and self.upper is not None:
             return self.lower, self.upper
         return None
+
+    @property
+    def open(self) -> bool:
+        """Whether the values of this category are not public."""
+        return self.type is ColumnType.CATEGORY and not self.values
 
     @property
     def domain(self) -> tuple[Value, ...]:
@@ -85,6 +93,8 @@ class Table:
     max_rows_per_unit: int
     max_groups_per_unit: int
     columns: tuple[Column, ...]
+    # How many time windows of a series one unit counts in, where that differs from groups.
+    max_windows_per_unit: int | None = None
 
     def column(self, name: str) -> Column:
         """The declared column, or a sentence with the nearest one."""

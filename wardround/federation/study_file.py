@@ -5,6 +5,7 @@ Everything a later answer relies on is checked here, once, from the text alone.
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from fractions import Fraction
@@ -91,6 +92,9 @@ def _table(name: str, section: Section, unit: Unit) -> Table:
     _identifier(section, unit_key)
     rows = section.integer("max_rows_per_unit", 1 if unit is Unit.EVENT else None, lower=1, upper=10_000)
     groups = section.integer("max_groups_per_unit", rows, lower=1, upper=10_000)
+    windows = (
+        section.integer("max_windows_per_unit", lower=1, upper=10_000) if section.has("max_windows_per_unit") else None
+    )
     columns = section.section("columns")
     table = Table(
         name=name,
@@ -98,6 +102,7 @@ def _table(name: str, section: Section, unit: Unit) -> Table:
         max_rows_per_unit=rows,
         max_groups_per_unit=groups,
         columns=tuple(_column(key, columns.section(key)) for key in columns.names()),
+        max_windows_per_unit=windows,
     )
     section.close()
     if unit_key in {column.name for column in table.columns}:
@@ -125,12 +130,19 @@ def _column(name: str, section: Section) -> Column:
         case ColumnType.INTEGER | ColumnType.NUMBER:
             lower, upper, step = _bounds(section, kind)
         case ColumnType.CATEGORY:
-            values = section.texts("values")
-            if len(set(values)) != len(values) or not 1 <= len(values) <= MAX_CATEGORIES:
-                raise section.fault("values", f"1 to {MAX_CATEGORIES} different texts")
+            # Without values the category is open.
+            values = section.texts("values", ())
+            if (
+                len(set(values)) != len(values)
+                or len(values) > MAX_CATEGORIES
+                or (section.has("values") and not values)
+            ):
+                raise section.fault("values", f"1 to {MAX_CATEGORIES} different texts, or absent in an open category")
             if any(len(value) > MAX_TEXT or "\x00" in value for value in values):
                 raise section.fault("values", f"texts of at most {MAX_TEXT} characters")
-        case ColumnType.BOOLEAN | ColumnType.DATE:
+        case ColumnType.DATE:
+            lower, upper = _days(section)
+        case ColumnType.BOOLEAN:
             pass
     column = Column(name, kind, lower, upper, step, values, _default(section, kind, lower, upper, values))
     section.close()
@@ -157,6 +169,25 @@ def _bounds(section: Section, kind: ColumnType) -> tuple[Fraction | None, Fracti
     return lower, upper, step
 
 
+def _days(section: Section) -> tuple[Fraction | None, Fraction | None]:
+    """The first and last day of a date column, as day numbers."""
+    days: list[Fraction | None] = []
+    for key in ("lower", "upper"):
+        text = section.raw(key)
+        day = parse_date(text) if isinstance(text, str) else text
+        if day is not None and type(day) is not datetime.date:
+            raise section.fault(key, "a date such as 2026-01-31")
+        if text is not None and day is None:
+            raise section.fault(key, "a date such as 2026-01-31")
+        days.append(None if day is None else Fraction(day.toordinal()))
+    lower, upper = days
+    if (lower is None) != (upper is None):
+        raise section.fault("lower", "given together with upper")
+    if lower is not None and upper is not None and lower >= upper:
+        raise section.fault("lower", "before upper")
+    return lower, upper
+
+
 def _default(
     section: Section,
     kind: ColumnType,
@@ -170,9 +201,11 @@ def _default(
     match kind, value:
         case ColumnType.BOOLEAN, bool():
             return value
-        case ColumnType.CATEGORY, str() if value in values:
+        case ColumnType.CATEGORY, str() if value in values or (not values and 0 < len(value) <= MAX_TEXT):
             return value
-        case ColumnType.DATE, str() if (day := parse_date(value)) is not None:
+        case ColumnType.DATE, str() if (day := parse_date(value)) is not None and _inside(
+            day.toordinal(), lower, upper
+        ):
             return day
         case ColumnType.INTEGER, int() if not isinstance(value, bool) and _inside(value, lower, upper):
             return value

@@ -15,6 +15,7 @@ from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import (
     MAX_DEPTH,
     MAX_TERMS,
+    MAX_TEXT,
     MAX_VALUES,
     And,
     Between,
@@ -30,8 +31,9 @@ from wardround.federation.expressions import (
     leaf_values,
     leaves,
 )
-from wardround.federation.query import MAX_AGGREGATES, MAX_GROUP_COLUMNS, Aggregate, Query, Statistic
+from wardround.federation.query import MAX_AGGREGATES, Query
 from wardround.federation.study import Column, ColumnType, Study, Table, parse_date
+from wardround.federation.typed_aggregates import ALONE, typed_aggregate, typed_groups
 
 MAX_INTEGER = 2**63 - 1
 _EQUALITY = (Operator.EQUAL, Operator.UNEQUAL)
@@ -43,55 +45,17 @@ def typed(query: Query, study: Study) -> Query:
     if not 1 <= len(query.aggregates) <= MAX_AGGREGATES:
         msg = f"a question asks for 1 to {MAX_AGGREGATES} aggregates; this one asks for {len(query.aggregates)}."
         raise QueryMistaken(msg)
-    if len(set(query.aggregates)) != len(query.aggregates):
+    aggregates = tuple(typed_aggregate(aggregate, table) for aggregate in query.aggregates)
+    if len(set(aggregates)) != len(aggregates):
         msg = "a question names each aggregate once; remove the repeated one."
         raise QueryMistaken(msg)
-    for aggregate in query.aggregates:
-        _check_aggregate(aggregate, table)
-    _check_groups(query.group_by, table)
-    cohort = None if query.cohort is None else _typed_cohort(query.cohort, table)
-    return Query(query.table, query.aggregates, cohort, query.group_by)
-
-
-def _check_aggregate(aggregate: Aggregate, table: Table) -> None:
-    name = aggregate.column
-    match aggregate.statistic:
-        case Statistic.COUNT:
-            if name not in (None, table.unit_key):
-                msg = (
-                    f"COUNT({name}) is not supported; use COUNT(*) for events "
-                    f"or COUNT(DISTINCT {table.unit_key}) for patients."
-                )
-                raise QueryMistaken(msg)
-        case Statistic.SUM | Statistic.MEAN:
-            if name is None:
-                msg = f"a {aggregate.statistic.value} needs a column."
-                raise QueryMistaken(msg)
-            column = table.column(name)
-            if column.type not in (ColumnType.INTEGER, ColumnType.NUMBER, ColumnType.BOOLEAN):
-                msg = f"{name!r} is a {column.type.value} column; a {aggregate.statistic.value} needs numbers."
-                raise QueryMistaken(msg)
-            if column.numeric_bounds is None:
-                msg = (
-                    f"the study declares no bounds for {name!r}, so a {aggregate.statistic.value} of it cannot be "
-                    "private; the consortium must add lower and upper to the study."
-                )
-                raise QueryMistaken(msg)
-
-
-def _check_groups(group_by: tuple[str, ...], table: Table) -> None:
-    if len(group_by) > MAX_GROUP_COLUMNS or len(set(group_by)) != len(group_by):
-        msg = f"GROUP BY takes at most {MAX_GROUP_COLUMNS} different columns."
+    alone = next((each.statistic for each in aggregates if each.statistic in ALONE), None)
+    if alone is not None and (len(aggregates) > 1 or query.group_by):
+        msg = f"a {alone.value} is a question of its own; ask it without other aggregates and without GROUP BY."
         raise QueryMistaken(msg)
-    for name in group_by:
-        column = table.column(name)
-        if not column.domain:
-            grouped = [c.name for c in table.columns if c.domain]
-            msg = (
-                f"{name!r} has no public list of values to group by; "
-                f"columns that have one: {', '.join(grouped) or 'none'}."
-            )
-            raise QueryMistaken(msg)
+    groups = typed_groups(query.group_by, table)
+    cohort = None if query.cohort is None else _typed_cohort(query.cohort, table)
+    return Query(query.table, aggregates, cohort, groups)
 
 
 def _typed_cohort(cohort: Expression, table: Table) -> Expression:
@@ -142,7 +106,7 @@ def typed_value(value: Value, column: Column) -> Value:
         case ColumnType.BOOLEAN, bool():
             return value
         case ColumnType.CATEGORY, str():
-            if value in column.values:
+            if value in column.values or (column.open and 0 < len(value) <= MAX_TEXT):
                 return value
             msg = f"{column.name!r} has no value {value!r} in the study; {nearest(value, column.values[:50])}"
             raise QueryMistaken(msg)

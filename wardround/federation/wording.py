@@ -5,20 +5,37 @@ from __future__ import annotations
 import datetime
 
 from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Or, Value, Within
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.study import Column, Study
+from wardround.federation.grouping import interval_names
+from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.study import Column, ColumnType, Study
+
+FUNCTIONS = {
+    Statistic.SUM: "SUM",
+    Statistic.MEAN: "AVG",
+    Statistic.VARIANCE: "VARIANCE",
+    Statistic.STD: "STDDEV",
+    Statistic.HISTOGRAM: "HISTOGRAM",
+    Statistic.CHI_SQUARE: "CHI_SQUARE",
+    Statistic.CORRELATION: "CORR",
+    Statistic.REGRESSION: "REGRESS",
+    Statistic.SURVIVAL: "KAPLAN_MEIER",
+    Statistic.CHOICE: "MODE",
+    Statistic.KEYS: "KEYS",
+}
+"""What SQL calls a statistic that takes columns and nothing else but a number of intervals."""
 
 _SHOWN_VALUES = 8
 
 
 def query_text(query: Query) -> str:
     """The query in the SQL the analyst could have written."""
-    columns = [*query.group_by, *(aggregate_text(aggregate) for aggregate in query.aggregates)]
+    groups = [grouping_text(grouping) for grouping in query.group_by]
+    columns = [*groups, *(aggregate_text(aggregate) for aggregate in query.aggregates)]
     text = f"SELECT {', '.join(columns)} FROM {query.table}"  # noqa: S608 -- read by people, never by a database
     if query.cohort is not None:
         text += f" WHERE {_term(query.cohort)}"
     if query.group_by:
-        text += f" GROUP BY {', '.join(query.group_by)}"
+        text += f" GROUP BY {', '.join(groups)}"
     return text
 
 
@@ -40,6 +57,7 @@ def study_text(study: Study) -> str:
         lines.append(
             f"  table {table.name}: unit key {table.unit_key}, at most {table.max_rows_per_unit} rows "
             f"and {table.max_groups_per_unit} groups for each"
+            + (f", {table.max_windows_per_unit} time windows" if table.max_windows_per_unit else "")
         )
         lines.extend(f"    {column.name}: {_column_text(column)}" for column in table.columns)
     return "\n".join(lines)
@@ -47,10 +65,15 @@ def study_text(study: Study) -> str:
 
 def _column_text(column: Column) -> str:
     text = column.type.value
-    if column.lower is not None and column.upper is not None:
+    if column.type is ColumnType.DATE and column.lower is not None and column.upper is not None:
+        first, last = (datetime.date.fromordinal(int(bound)) for bound in (column.lower, column.upper))
+        text += f" from {first} to {last}"
+    elif column.lower is not None and column.upper is not None:
         text += f" from {float(column.lower):.12g} to {float(column.upper):.12g}"
     if column.step is not None and column.step != 1:
         text += f" in steps of {float(column.step):.12g}"
+    if column.open:
+        text += ", any text: its values are shown only when enough patients have them"
     if column.values:
         more = len(column.values) - _SHOWN_VALUES
         text += f", one of {', '.join(column.values[:_SHOWN_VALUES])}" + (f" and {more} more" if more > 0 else "")
@@ -65,13 +88,39 @@ def _sites(number: int) -> str:
 
 def aggregate_text(aggregate: Aggregate) -> str:
     """One aggregate in SQL's words."""
+    operands = ", ".join(_operand(name, aggregate.clips) for name in aggregate.columns)
     match aggregate.statistic:
         case Statistic.COUNT:
             return "COUNT(*)" if aggregate.column is None else f"COUNT(DISTINCT {aggregate.column})"
-        case Statistic.SUM:
-            return f"SUM({aggregate.column})"
-        case Statistic.MEAN:
-            return f"AVG({aggregate.column})"
+        case Statistic.QUANTILE:
+            return f"PERCENTILE_CONT({aggregate.level!r}) WITHIN GROUP (ORDER BY {operands})"
+        case Statistic.BELOW:
+            return f"SHARE_BELOW({operands}, {aggregate.level!r})"
+        case statistic:
+            bins = "" if aggregate.bins is None else f", {aggregate.bins}"
+            return f"{FUNCTIONS[statistic]}({operands}{bins})"
+
+
+def grouping_text(grouping: Grouping) -> str:
+    """One group column in SQL's words."""
+    match grouping.by:
+        case GroupBy.VALUE:
+            return grouping.column
+        case GroupBy.MONTH:
+            return f"DATE_TRUNC('month', {grouping.column})"
+        case GroupBy.BINS:
+            cases = [
+                f"WHEN {grouping.column} < {_literal(edge)} THEN {_literal(name)}"
+                for edge, name in zip(grouping.edges, interval_names(grouping.edges), strict=False)
+            ]
+            return f"CASE {' '.join(cases)} ELSE {_literal(interval_names(grouping.edges)[-1])} END"
+
+
+def _operand(name: str, clips: tuple[Clip, ...]) -> str:
+    for clip in clips:
+        if clip.column == name:
+            return f"CLAMP({name}, {clip.lower!r}, {clip.upper!r})"
+    return name
 
 
 def _term(term: Expression) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from site_agent.dataset import Dataset
 from wardround.federation.plan import shape_of
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study import Study
 from wardround.privacy.auditing import likelihood_ratio
 from wardround.privacy.bounded import IntVector
@@ -25,7 +25,7 @@ from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
 from wardround.simulation.tables import Remembering
 
-QUESTION = Query(TABLE, (Aggregate(Statistic.COUNT),), group_by=("ward",))
+QUESTION = Query(TABLE, (Aggregate(Statistic.COUNT),), group_by=(Grouping("ward"),))
 LAPLACE_EPSILON, LAPLACE_ASKED = 2.0, 24
 GAUSSIAN_EPSILON, GAUSSIAN_ASKED = 12.0, 12
 

@@ -13,7 +13,7 @@ import numpy as np
 from coordinator.planning import plans_for
 from wardround.federation.answer import AskRequest
 from wardround.federation.plan import Plan, price, shape_of
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study import Study
 from wardround.privacy.auditing import Statistic as Samples
 from wardround.privacy.auditing import epsilon_bound, kurtosis, likelihood_ratio, mu_bound, variance_score
@@ -31,7 +31,9 @@ NOISE = {Mechanism.DISCRETE_LAPLACE: "discrete Laplace", Mechanism.DISCRETE_GAUS
 
 QUESTIONS = {
     "count of events": Query(TABLE, (Aggregate(Statistic.COUNT),)),
-    "count of patients by group": Query(TABLE, (Aggregate(Statistic.COUNT, "patient_id"),), group_by=("diagnosis",)),
+    "count of patients by group": Query(
+        TABLE, (Aggregate(Statistic.COUNT, "patient_id"),), group_by=(Grouping("diagnosis"),)
+    ),
     "sum": Query(TABLE, (Aggregate(Statistic.SUM, "cost"),)),
     "mean": Query(TABLE, (Aggregate(Statistic.MEAN, "cost"),)),
 }
