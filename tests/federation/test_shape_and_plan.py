@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.expressions import And, Between, Comparison, IsNull, Not, Operator, Within
 from wardround.federation.plan import Plan, price
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.shape import Part, PartKind, shape
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study

@@ -18,7 +18,7 @@ from wardround.federation.identity import Identity, Purpose
 from wardround.federation.ledger.body import Plain, encode_body
 from wardround.federation.ledger.entry import Entry, Head, make_entry
 from wardround.federation.plan import Plan
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.release import release_hash
 from wardround.federation.study_file import parse_study
 from wardround.federation.task import Declined, Released, SignedTask, Submission

@@ -314,7 +314,7 @@ source = "visits.csv"
 epsilon = 3.0
 delta = 1e-6
 max_epsilon_per_plan = 1.0
-statistics = ["count", "histogram"]
+statistics = ["count", "training"]
 approval = "manual"
 """
 
@@ -346,7 +346,7 @@ def test_a_site_file_is_what_the_hospital_decided() -> None:
         ("epsilon = 3.0", "epsilon = -3.0", "policy.epsilon must be a number"),
         ("delta = 1e-6", "delta = 2", "policy.delta must be a number"),
         ("max_epsilon_per_plan", "max_epsilon_per_plam", "did you mean 'max_epsilon_per_plan'?"),
-        ('"count", "histogram"', '"cuont"', "did you mean 'count'?"),
+        ('"count", "training"', '"cuont"', "did you mean 'count'?"),
         ('"manual"', '"maybe"', "must be one of automatic, manual"),
         ("[policy]", "[polcy]", "policy must be a table"),
         ("[site]", "[[site]]", "site must be a table"),

@@ -16,7 +16,7 @@ from wardround.federation.answer import Answer, AskRequest, Estimate, Loss, Priv
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import And, Expression, IsNull, Not, Within
 from wardround.federation.plan import Plan
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.task import SignedTask
 
 COUNT = (Aggregate(Statistic.COUNT),)
