@@ -74,7 +74,13 @@ def _tables(section: Section, study: Study) -> dict[str, TableSource]:
             raise ConfigurationMistaken(msg)
         entry = section.section(name)
         relation = entry.text("relation") if entry.has("relation") else None
-        tables[name] = TableSource(entry.text("source"), relation)
+        tables[name] = TableSource(
+            entry.text("source"),
+            relation,
+            rank=entry.text("rank") if entry.has("rank") else None,
+            timeout_seconds=entry.number("timeout_seconds", 600.0, lower=1.0, upper=86_400.0),
+            prepared_hours=entry.number("prepared_hours", 24.0, lower=0.0, upper=24.0 * 366),
+        )
         entry.close()
     return tables
 

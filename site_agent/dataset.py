@@ -26,6 +26,11 @@ class TableSource:
 
     source: str
     relation: str | None = None
+    # A column with each row's rank within its patient, in a random order of the hospital's own.
+    rank: str | None = None
+    timeout_seconds: float = 600.0
+    # How old a snapshot may be whose source cannot say whether it changed.
+    prepared_hours: float = 24.0
 
 
 class Dataset(Protocol):
