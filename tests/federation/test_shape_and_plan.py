@@ -43,7 +43,7 @@ GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE
 
 
 def only_part(
-    aggregate: Aggregate, *, group_by: tuple[str, ...] = (), mechanism: Mechanism = LAPLACE, study: Study = STUDY
+    aggregate: Aggregate, *, group_by: tuple[Grouping, ...] = (), mechanism: Mechanism = LAPLACE, study: Study = STUDY
 ) -> Part:
     form = shape(Query("encounters", (aggregate,), None, group_by), study, mechanism)
     return form.parts[0]
@@ -57,9 +57,8 @@ def test_sensitivities_in_the_patient_unit() -> None:
     total = only_part(Aggregate(Statistic.SUM, "sbp"))
     assert total.l1_sensitivity * total.grid == 4 * 200
     mean = only_part(Aggregate(Statistic.MEAN, "sbp"), group_by=(Grouping("ill"),))
-    assert mean.quantiser is not None
-    assert mean.l1_sensitivity == 2 * mean.quantiser.high
-    assert mean.l2_sensitivity_squared == 2 * mean.quantiser.high**2
+    assert mean.l1_sensitivity == 2 * mean.quantisers[0].high
+    assert mean.l2_sensitivity_squared == 2 * mean.quantisers[0].high ** 2
     assert (mean.kind, mean.dimension) == (PartKind.MEAN, 4)
 
 
@@ -92,12 +91,11 @@ v = {{ type = "number", lower = 0, upper = 30, step = {step} }}
 """
     study = parse_study(text)
     part = shape(Query("t", (Aggregate(Statistic.MEAN, "v"),)), study, GAUSSIAN).parts[0]
-    assert part.quantiser is not None
     values = data.draw(st.lists(st.integers(0, int(30 / Fraction(step))), min_size=1, max_size=rows))
     mean = sum(Fraction(step) * v for v in values) / len(values)
-    level = mean * part.quantiser.per_unit
+    level = mean * part.quantisers[0].per_unit
     assert level.denominator == 1
-    assert part.quantiser.high <= 2**32
+    assert part.quantisers[0].high <= 2**32
 
 
 @pytest.mark.parametrize(
@@ -113,8 +111,8 @@ v = {{ type = "number", lower = 0, upper = 30, step = {step} }}
         (Query("encounters", (Aggregate(Statistic.COUNT, "age"),)), "COUNT(age) is not supported"),
         (Query("encounters", ()), "1 to 32 aggregates"),
         (Query("encounters", (COUNT, COUNT)), "each aggregate once"),
-        (Query("encounters", (COUNT,), None, ("sbp",)), "no public list of values"),
-        (Query("encounters", (COUNT,), None, ("ill", "ill")), "different columns"),
+        (Query("encounters", (COUNT,), None, (Grouping("sbp"),)), "no public list of values"),
+        (Query("encounters", (COUNT,), None, (Grouping("ill"), Grouping("ill"))), "different columns"),
         (Query("encounters", (COUNT,), Comparison("patient_id", Operator.EQUAL, "7")), "is the unit key"),
         (Query("encounters", (COUNT,), Comparison("diagnosis", Operator.EQUAL, "E12")), "has no value 'E12'"),
         (Query("encounters", (COUNT,), Comparison("diagnosis", Operator.LESS, "E11")), "has no order"),
@@ -152,7 +150,9 @@ def test_equal_questions_are_one_plan() -> None:
 
 
 def a_plan() -> Plan:
-    query = Query("encounters", (COUNT, Aggregate(Statistic.MEAN, "sbp")), Between("age", 40, 60), ("diagnosis",))
+    query = Query(
+        "encounters", (COUNT, Aggregate(Statistic.MEAN, "sbp")), Between("age", 40, 60), (Grouping("diagnosis"),)
+    )
     return Plan(STUDY.study_hash, typed(query, STUDY), GAUSSIAN, (Fraction(1000), Fraction(2**36)), ("a", "b"))
 
 
@@ -196,7 +196,7 @@ def test_the_price_is_what_the_mathematics_says() -> None:
 
 
 def test_group_keys_are_the_public_product_in_order() -> None:
-    form = shape(Query("encounters", (COUNT,), None, ("ill", "diagnosis")), STUDY, GAUSSIAN)
+    form = shape(Query("encounters", (COUNT,), None, (Grouping("ill"), Grouping("diagnosis"))), STUDY, GAUSSIAN)
     assert form.group_keys == tuple(itertools.product((False, True), ("E11", "I10", "C50", "I25")))
     assert form.dimension == 8
 

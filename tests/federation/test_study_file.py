@@ -1,9 +1,12 @@
 """study.toml: what is accepted, and the one sentence for everything that is not."""
 
+import dataclasses
+import datetime
 from fractions import Fraction
 
 import pytest
 
+from wardround.federation import canonical
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.study import Unit, delta_fault
 from wardround.federation.study_file import parse_study
@@ -135,3 +138,90 @@ def test_a_group_that_cannot_be_read_is_one_sentence(old: str, new: str, said: s
 def test_delta_must_be_below_one_over_the_declared_patients() -> None:
     assert delta_fault(1e-6, {"a": 500_000, "b": 499_999}) is None
     assert "is not below 1/1000000" in (delta_fault(1e-6, {"a": 500_000, "b": 500_000}) or "")
+
+
+# --- What was signed stays signed ---------------------------------------------------------------------------
+
+
+def test_a_study_that_uses_no_later_key_has_the_hash_that_was_signed() -> None:
+    # Computed by the version before dates had bounds, categories were open and windows were declared.
+    assert parse_study(STUDY).study_hash == "8fa46b7ae073d3c056577d2210fc5c0bba9baeb53d86ae49131198d36dbdcb25"
+    assert parse_study(STUDY + GROUPS).study_hash == "8af338335ada6aec3f7493809431b7fde02cd520478eaa25ab8e8cb1a42a0db2"
+
+
+def test_a_later_key_that_is_used_makes_another_study() -> None:
+    windows = STUDY.replace("max_rows_per_unit = 4", "max_rows_per_unit = 4\nmax_windows_per_unit = 4")
+    hashes = {
+        parse_study(text).study_hash
+        for text in [STUDY, windows, windows.replace("windows_per_unit = 4", "windows_per_unit = 3")]
+    }
+    assert len(hashes) == 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Word:
+    first: int
+    added: int | bool | None = dataclasses.field(default=None, metadata=canonical.LATER)
+    count: int | bool = dataclasses.field(default=0, metadata=canonical.LATER)
+
+
+def test_a_later_field_is_silent_only_at_its_own_default() -> None:
+    words = [Word(1), Word(1, 0), Word(1, False), Word(1, None, False), Word(1, None, 1), Word(1, 1, 0)]
+    assert len({canonical.encode(word) for word in words}) == len(words)
+    assert canonical.encode(Word(1)) == b'{"fields":{"first":1},"word":"Word"}'
+
+
+# --- Dates, open categories, windows ------------------------------------------------------------------------
+
+DATED = (
+    STUDY
+    + """
+admitted  = { type = "date", lower = 2020-01-01, upper = 2024-12-31 }
+reason    = { type = "category" }
+"""
+)
+
+
+def test_a_date_may_have_a_first_and_a_last_day_and_a_category_may_be_open() -> None:
+    table = parse_study(DATED).table("encounters")
+    admitted, reason = table.column("admitted"), table.column("reason")
+    assert admitted.lower == datetime.date(2020, 1, 1).toordinal()
+    assert admitted.upper == datetime.date(2024, 12, 31).toordinal()
+    assert (admitted.open, admitted.domain, admitted.numeric_bounds) == (False, (), None)
+    assert (reason.open, reason.domain) == (True, ())
+    assert not table.column("diagnosis").open
+
+
+def test_a_day_may_be_written_as_toml_s_date_or_as_a_text() -> None:
+    quoted = DATED.replace("2020-01-01", '"2020-01-01"').replace("2024-12-31", '"2024-12-31"')
+    assert parse_study(quoted).study_hash == parse_study(DATED).study_hash
+
+
+def test_windows_are_declared_apart_from_groups_or_not_at_all() -> None:
+    text = STUDY.replace("max_rows_per_unit = 4", "max_rows_per_unit = 4\nmax_windows_per_unit = 12")
+    assert parse_study(text).table("encounters").max_windows_per_unit == 12
+    assert parse_study(STUDY).table("encounters").max_windows_per_unit is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (", upper = 2024-12-31", "", "lower must be given together with upper"),
+        ("2020-01-01", "2025-01-01", "lower must be before upper"),
+        ("2020-01-01", '"yesterday"', "lower must be a date such as 2026-01-31"),
+        ("2020-01-01", "2020-01-01T00:00:00", "lower must be a date such as 2026-01-31"),
+        ("2020-01-01", "737425", "lower must be a date such as 2026-01-31"),
+        ("upper = 2024-12-31", 'upper = 2024-12-31, default = "2019-12-31"', "inside the declared bounds"),
+        ("upper = 2024-12-31", "upper = 2024-12-31, step = 1", "columns.admitted.step'"),
+        ('type = "category" }', 'type = "category", values = [] }', "1 to 100000 different texts, or absent"),
+        ('type = "category" }', 'type = "category", default = "" }', "default must be"),
+        ("max_rows_per_unit = 4", "max_rows_per_unit = 4\nmax_windows_per_unit = 0", "whole number from 1"),
+        ("max_rows_per_unit = 4", "max_rows_per_unit = 4\nmax_window_per_unit = 2", "did you mean 'max_windows"),
+    ],
+)
+def test_a_mistake_in_a_later_key_gets_one_sentence_too(old: str, new: str, said: str) -> None:
+    assert old in DATED
+    with pytest.raises(ConfigurationMistaken) as caught:
+        parse_study(DATED.replace(old, new, 1))
+    assert said in caught.value.message
+    assert "\n" not in caught.value.message

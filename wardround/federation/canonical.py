@@ -3,6 +3,9 @@
 Hashes and signatures are taken over this encoding, so two words that differ in anything that matters
 must differ here, and two equal words must not. It is JSON with sorted keys, no spaces, and no floats:
 a float is written as its exact hexadecimal form, a fraction as numerator and denominator.
+
+A hash that somebody signed must outlive new versions. A field that a word gained afterwards is marked `LATER`
+and left out while it has its default, so that everything that says nothing about it keeps its bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ import math
 from collections.abc import Mapping
 from enum import Enum
 from fractions import Fraction
+
+LATER: Mapping[str, bool] = {"later": True}
+"""The metadata of a field that a word gained after it was first signed."""
 
 _Json = dict[str, "_Json"] | list["_Json"] | str | int | bool | None
 
@@ -53,7 +59,13 @@ def _plain(word: object) -> _Json:
         case Mapping():
             return {"map": [[_plain(key), _plain(value)] for key, value in sorted(word.items())]}
     if dataclasses.is_dataclass(word) and not isinstance(word, type):
-        fields: dict[str, _Json] = {f.name: _plain(getattr(word, f.name)) for f in dataclasses.fields(word)}
+        shown = [f for f in dataclasses.fields(word) if not _silent(f, getattr(word, f.name))]
+        fields: dict[str, _Json] = {f.name: _plain(getattr(word, f.name)) for f in shown}
         return {"word": type(word).__name__, "fields": fields}
     msg = f"a {type(word).__name__} has no canonical form"
     raise TypeError(msg)
+
+
+def _silent(field: dataclasses.Field[object], value: object) -> bool:
+    """Whether a later field says nothing; the type is compared too, as False equals 0."""
+    return bool(field.metadata.get("later")) and type(value) is type(field.default) and value == field.default

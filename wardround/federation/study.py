@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
@@ -94,7 +94,7 @@ class Table:
     max_groups_per_unit: int
     columns: tuple[Column, ...]
     # How many time windows of a series one unit counts in, where that differs from groups.
-    max_windows_per_unit: int | None = None
+    max_windows_per_unit: int | None = field(default=None, metadata=canonical.LATER)
 
     def column(self, name: str) -> Column:
         """The declared column, or a sentence with the nearest one."""
