@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Self
+from typing import Protocol, Self
 
 from wardround.privacy.law import Mechanism, NoiseLaw
 
@@ -90,7 +90,15 @@ def gaussian_mu_squared(*, scale: Fraction, l2_sensitivity_squared: int) -> Frac
     return l2_sensitivity_squared / variance * (1 + 1 / (20 * variance)) ** 2
 
 
-def total(facts: Iterable[Fact]) -> Cost:
+class Priced(Protocol):
+    """Whatever a ledger stores as the reason of a cost, and derives the cost from again."""
+
+    def cost(self) -> Cost:
+        """What it costs, rounded up."""
+        ...
+
+
+def total(facts: Iterable[Priced]) -> Cost:
     """What several releases about the same rows cost together."""
     return sum((fact.cost() for fact in facts), start=Cost.zero())
 

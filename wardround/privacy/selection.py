@@ -56,13 +56,16 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceFact:
-    """One choice: its mechanism and its exact ε. The cost does not depend on the candidates."""
+    """One choice among `dimension` candidates: its mechanism and its exact ε, which no candidate changes."""
 
     choosing: Choosing
     epsilon: Fraction
+    dimension: int = 1
 
     def __post_init__(self) -> None:
         require_epsilon(self.epsilon)
+        if self.dimension < 1:
+            raise ValueError(f"a choice needs at least 1 candidate, not {self.dimension}")
 
     def cost(self) -> Cost:
         """Pure ε, in whole units (PROOFS.md#choice)."""
@@ -123,7 +126,7 @@ def require_epsilon(epsilon: Fraction) -> None:
         raise ValueError(f"an ε must be above 0 and a whole number of 2^-40, not {epsilon}")
 
 
-def exact_epsilon(epsilon: float) -> Fraction:
+def exact_epsilon(epsilon: float | Fraction) -> Fraction:
     """The largest ε that is a whole number of 2^-40 and at most `epsilon`."""
     if not (math.isfinite(epsilon) and epsilon >= 1 / PURE_UNIT):
         raise ValueError(f"an ε must be a finite number of at least 2^-40, not {epsilon!r}")

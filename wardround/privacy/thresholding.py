@@ -73,9 +73,15 @@ class SelectionFact:
             case Mechanism.DISCRETE_LAPLACE:
                 return Cost(mu_squared=0, pure=_up(self.max_keys / self.law.scale * PURE_UNIT), slack=slack)
             case Mechanism.DISCRETE_GAUSSIAN:  # pragma: no branch
-                norm = self.max_keys * self.steps**2
-                mu_squared = gaussian_mu_squared(scale=self.law.scale, l2_sensitivity_squared=norm)
+                mu_squared = gaussian_mu_squared(
+                    scale=self.law.scale, l2_sensitivity_squared=self.l2_sensitivity_squared
+                )
                 return Cost(mu_squared=_up(mu_squared * MU_UNIT), pure=0, slack=slack)
+
+    @property
+    def l2_sensitivity_squared(self) -> int:
+        """How far one unit can move the counts of its keys, in squared steps."""
+        return self.max_keys * self.steps**2
 
     def delta(self) -> Fraction:
         """The chance that any key of a unit that holds `max_keys` of them alone is shown; rounded up."""
@@ -92,23 +98,23 @@ class SelectionFact:
                 return _gaussian_tail(self.law.scale, self.threshold - self.steps + 1)
 
 
-def select(keys: KeyCounts, fact: SelectionFact, source: BitSource) -> dict[str, Fraction]:
-    """The keys that pass, with their noised counts, in the order of the keys."""
+def select(keys: KeyCounts, fact: SelectionFact, source: BitSource) -> dict[str, int]:
+    """The keys that pass, with their noised counts in steps of 1/steps, in the order of the keys."""
+    # Always the exact sampler: a table's slack grows with the number of keys, which is secret.
+    return passing(keys, fact, _noise(fact, len(keys.counts), source))
+
+
+def passing(keys: KeyCounts, fact: SelectionFact, drawn: IntVector) -> dict[str, int]:
+    """The keys whose counts pass the threshold once `drawn` is added to them."""
     if keys.max_keys != fact.max_keys:
         raise ValueError("the keys are not those that are paid for")
     # The order of a mapping may be that of the rows; the order of the names is nobody's secret.
     names = sorted(keys.counts)
-    # Always the exact sampler: a table's slack grows with the number of keys, which is secret.
-    drawn = _noise(fact, len(names), source)
     noised = np.array([keys.counts[name] for name in names], np.int64)
     noised = np.minimum(noised, LARGEST_COUNT // fact.steps) * fact.steps + drawn
     # Noise saturates at 2^62; saturating below that makes it post-processing, as in `mechanisms.apply`.
     noised = np.clip(noised, -LARGEST_TOTAL, LARGEST_TOTAL)
-    return {
-        name: Fraction(value, fact.steps)
-        for name, value in zip(names, noised.tolist(), strict=True)
-        if value > fact.threshold
-    }
+    return {name: value for name, value in zip(names, noised.tolist(), strict=True) if value > fact.threshold}
 
 
 def _noise(fact: SelectionFact, size: int, source: BitSource) -> IntVector:
@@ -119,19 +125,8 @@ def _noise(fact: SelectionFact, size: int, source: BitSource) -> IntVector:
     return drawn
 
 
-def laplace_threshold(*, scale: Fraction, delta: float, max_keys: int) -> int:
-    """The least threshold of cut-off Laplace noise at which a selection's δ is at most `delta`."""
-    law = NoiseLaw(Mechanism.DISCRETE_LAPLACE, scale)
-    return _least_threshold(law, delta=delta, max_keys=max_keys, steps=1)
-
-
-def gaussian_threshold(*, scale: Fraction, delta: float, max_keys: int, steps: int) -> int:
-    """The least threshold of Gaussian noise, in steps, at which a selection's δ is at most `delta`."""
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, scale)
-    return _least_threshold(law, delta=delta, max_keys=max_keys, steps=steps)
-
-
-def _least_threshold(law: NoiseLaw, *, delta: float, max_keys: int, steps: int) -> int:
+def least_threshold(law: NoiseLaw, *, delta: float, max_keys: int, steps: int) -> int:
+    """The least threshold, in steps, at which a selection's δ is at most `delta`."""
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must be a number between 0 and 1, both excluded, not {delta!r}")
     allowed = Fraction(delta)
@@ -149,6 +144,18 @@ def _least_threshold(law: NoiseLaw, *, delta: float, max_keys: int, steps: int) 
         else:
             low = middle + 1
     return high
+
+
+def laplace_threshold(*, scale: Fraction, delta: float, max_keys: int) -> int:
+    """The least threshold of cut-off Laplace noise at which a selection's δ is at most `delta`."""
+    law = NoiseLaw(Mechanism.DISCRETE_LAPLACE, scale)
+    return least_threshold(law, delta=delta, max_keys=max_keys, steps=1)
+
+
+def gaussian_threshold(*, scale: Fraction, delta: float, max_keys: int, steps: int) -> int:
+    """The least threshold of Gaussian noise, in steps, at which a selection's δ is at most `delta`."""
+    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, scale)
+    return least_threshold(law, delta=delta, max_keys=max_keys, steps=steps)
 
 
 def _edge(scale: Fraction, reach: int) -> Fraction:

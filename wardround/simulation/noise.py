@@ -10,6 +10,8 @@ import numpy as np
 
 from wardround.privacy.bounded import IntVector
 from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.privacy.selection import ChoiceFact, Scores
+from wardround.privacy.thresholding import KeyCounts, SelectionFact, passing
 
 
 class ZeroNoise:
@@ -19,6 +21,15 @@ class ZeroNoise:
         """Zeros."""
         del law
         return np.zeros(size, dtype=np.int64)
+
+    def select(self, keys: KeyCounts, fact: SelectionFact) -> dict[str, int]:
+        """The keys whose true counts pass the threshold."""
+        return passing(keys, fact, self.draw(fact.law, len(keys.counts)))
+
+    def choose(self, scores: Scores, fact: ChoiceFact) -> int:
+        """The best candidate, the first of them when several are."""
+        del fact
+        return int(scores.values.argmax())
 
 
 class SeededNoise:
@@ -35,3 +46,12 @@ class SeededNoise:
         else:
             drawn = self._generator.laplace(0.0, scale, size)
         return np.rint(drawn).astype(np.int64)
+
+    def select(self, keys: KeyCounts, fact: SelectionFact) -> dict[str, int]:
+        """The keys that pass with such noise; not private."""
+        return passing(keys, fact, self.draw(fact.law, len(keys.counts)))
+
+    def choose(self, scores: Scores, fact: ChoiceFact) -> int:
+        """The best candidate after exponential noise, which is the law of permute-and-flip; not private."""
+        noise = self._generator.exponential(1.0 / float(fact.rate(scores)), scores.values.size)
+        return int((scores.values + noise).argmax())

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
+from wardround.privacy.facts import AnyFact
 from wardround.privacy.law import Mechanism
 from wardround.privacy.loss import SLACK_UNIT, Fact, gaussian_mu_squared
+from wardround.privacy.selection import ChoiceFact
+from wardround.privacy.thresholding import SelectionFact
 
 # Outside these an answer would be arithmetic noise, and no study is near.
 LEAST_Z, LARGEST_Z = 1e-3, 1e9
@@ -122,7 +125,7 @@ class Schedule:
         return cls(tuple(sorted(kept, key=lambda pair: (type(pair[0]).__name__, pair[0]))))
 
     @classmethod
-    def from_facts(cls, facts: Iterable[Fact]) -> "Schedule":
+    def from_facts(cls, facts: Iterable[AnyFact]) -> "Schedule":
         """What a ledger's facts are worth to an accountant, slack of the tables included."""
         counts: Counter[Event] = Counter()
         for fact, times in Counter(facts).items():
@@ -157,8 +160,18 @@ class Schedule:
         return Schedule(tuple(pair for pair in self.counts if not isinstance(pair[0], Gaussian)))
 
 
-def _events(fact: Fact) -> Iterable[tuple[Event, int]]:
+def _events(fact: AnyFact) -> Iterable[tuple[Event, int]]:
     """One fact as events; a release that nobody can move is none."""
+    match fact:
+        case Fact():
+            yield from _noised(fact)
+        case SelectionFact():
+            yield from _selected(fact)
+        case ChoiceFact():  # pragma: no branch
+            yield Pure(_up(fact.epsilon)), 1
+
+
+def _noised(fact: Fact) -> Iterable[tuple[Event, int]]:
     match fact.law.mechanism:
         case Mechanism.DISCRETE_GAUSSIAN:
             mu_squared = gaussian_mu_squared(scale=fact.law.scale, l2_sensitivity_squared=fact.l2_sensitivity_squared)
@@ -171,6 +184,17 @@ def _events(fact: Fact) -> Iterable[tuple[Event, int]]:
                 epsilon = _up(Fraction(fact.l1_sensitivity) / fact.law.scale)
                 # Only a move by one step is known to be worst on one coordinate.
                 yield (DiscreteLaplace(epsilon) if fact.l1_sensitivity == 1 else Pure(epsilon)), 1
+
+
+def _selected(fact: SelectionFact) -> Iterable[tuple[Event, int]]:
+    """The good part of a selection, and the chance of the bad one (PROOFS.md#unknown-keys)."""
+    match fact.law.mechanism:
+        case Mechanism.DISCRETE_GAUSSIAN:
+            mu_squared = gaussian_mu_squared(scale=fact.law.scale, l2_sensitivity_squared=fact.l2_sensitivity_squared)
+            yield Gaussian(_down(1 / math.sqrt(mu_squared))), 1
+        case Mechanism.DISCRETE_LAPLACE:  # pragma: no branch
+            yield Pure(_up(fact.max_keys / fact.law.scale)), 1
+    yield Approximate(0.0, _up(Fraction(fact.cost().slack, SLACK_UNIT))), 1
 
 
 def _up(value: Fraction) -> float:

@@ -7,6 +7,7 @@ by one, a patient is made up who meets every event as often as anybody could: no
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 
 from wardround.privacy.accounting.events import (
@@ -21,9 +22,12 @@ from wardround.privacy.accounting.events import (
     Pure,
     Schedule,
 )
+from wardround.privacy.facts import AnyFact
 from wardround.privacy.law import Mechanism
 from wardround.privacy.loss import SLACK_UNIT, Fact
 from wardround.privacy.parallel import Group
+from wardround.privacy.selection import ChoiceFact
+from wardround.privacy.thresholding import SelectionFact
 
 # So many sets of sites are formed, and so many patients kept, before one is made up for all of them.
 _MOST_SETS = 32
@@ -50,9 +54,9 @@ def dearest_patients(sites: Mapping[str, Schedule], groups: Iterable[Group]) -> 
 
 
 @lru_cache(maxsize=4096)
-def schedule_of(facts: tuple[Fact, ...]) -> Schedule:
+def schedule_of(facts: tuple[AnyFact, ...]) -> Schedule:
     """What a charge's facts are worth to an accountant, also where a loss is finer or larger than it knows."""
-    inside: list[Fact] = []
+    inside: list[AnyFact] = []
     schedule = _NOTHING
     for fact in facts:
         if (stands_for := _outside(fact)) is None:
@@ -124,17 +128,37 @@ def _made_up(kinds: Iterable[tuple[Schedule, int]], overlap: int) -> Schedule:
     return Schedule.of({event: sum(sorted(counts)[-overlap:]) for event, counts in counted.items()})
 
 
-def _outside(fact: Fact) -> Schedule | None:
+def _outside(fact: AnyFact) -> Schedule | None:
     """What stands for a loss that accountants have no place for: at least as much, and None for any other."""
-    match fact.law.mechanism:
-        case Mechanism.DISCRETE_GAUSSIAN:
-            mu_squared = fact.l2_sensitivity_squared / fact.law.scale**2
-            if 0 < mu_squared < 2 / LARGEST_Z**2:
-                # Half the largest z covers twice that squared mu, and the coarseness of the noise.
-                return Schedule.of({Gaussian(LARGEST_Z / 2): 1, Approximate(0.0, 1 / SLACK_UNIT): fact.cost().slack})
-            return _BEYOND if mu_squared > 1 / (2 * LEAST_Z) ** 2 else None
-        case Mechanism.DISCRETE_LAPLACE:  # pragma: no branch
-            epsilon = fact.l1_sensitivity / fact.law.scale
-            if 0 < epsilon < LEAST_EPSILON:
-                return Schedule.of({Pure(LEAST_EPSILON): 1})
-            return _BEYOND if epsilon > LARGEST_EPSILON else None
+    instead = _lane_outside(fact)
+    chance = Fraction(fact.cost().slack, SLACK_UNIT)
+    if instead is _BEYOND or chance > Fraction(LARGEST_DELTA):
+        return _BEYOND
+    if instead is None or chance == 0:
+        return instead
+    return instead + Schedule.of({Approximate(0.0, math.nextafter(float(chance), 1.0)): 1})
+
+
+def _lane_outside(fact: AnyFact) -> Schedule | None:
+    match fact:
+        case ChoiceFact():
+            return _pure_outside(fact.epsilon)
+        case SelectionFact() if fact.law.mechanism is Mechanism.DISCRETE_LAPLACE:
+            return _pure_outside(fact.max_keys / fact.law.scale)
+        case Fact() if fact.law.mechanism is Mechanism.DISCRETE_LAPLACE:
+            return _pure_outside(fact.l1_sensitivity / fact.law.scale)
+        case _:
+            return _gaussian_outside(fact.l2_sensitivity_squared / fact.law.scale**2)
+
+
+def _gaussian_outside(mu_squared: Fraction) -> Schedule | None:
+    if 0 < mu_squared < 2 / LARGEST_Z**2:
+        # Half the largest z covers twice that squared mu, and the coarseness of the noise.
+        return Schedule.of({Gaussian(LARGEST_Z / 2): 1})
+    return _BEYOND if mu_squared > 1 / (2 * LEAST_Z) ** 2 else None
+
+
+def _pure_outside(epsilon: Fraction) -> Schedule | None:
+    if 0 < epsilon < LEAST_EPSILON:
+        return Schedule.of({Pure(LEAST_EPSILON): 1})
+    return _BEYOND if epsilon > LARGEST_EPSILON else None

@@ -113,7 +113,7 @@ def _shown(count: int, fact: SelectionFact, draws: int) -> Statistic:
     """The noised counts of `draws` keys that `count` units hold each; one that is hidden counts as least."""
     shown = select(KeyCounts(dict.fromkeys(map(str, range(draws)), count), fact.max_keys), fact, KeyStream())
     values = np.full(draws, float(fact.threshold / fact.steps))
-    values[: len(shown)] = [float(value) for value in shown.values()]
+    values[: len(shown)] = [value / fact.steps for value in shown.values()]
     return values
 
 

@@ -1,0 +1,37 @@
+"""Everything random that a site does: noise on totals, a selection of keys, a choice.
+
+One seam, so that a simulation without noise leaves out all of it, and a site none.
+"""
+
+from typing import Protocol
+
+from wardround.privacy.noise import Noise, SecureNoise
+from wardround.privacy.noise.stream import KeyStream
+from wardround.privacy.selection import ChoiceFact, Scores, choose
+from wardround.privacy.thresholding import KeyCounts, SelectionFact, select
+
+
+class Chance(Noise, Protocol):
+    """Independent draws of whatever a fact may name."""
+
+    def select(self, keys: KeyCounts, fact: SelectionFact) -> dict[str, int]:
+        """The keys that pass, with their noised counts in steps, in the order of the keys."""
+        ...
+
+    def choose(self, scores: Scores, fact: ChoiceFact) -> int:
+        """The place of the candidate that is chosen."""
+        ...
+
+
+class SecureChance(SecureNoise):
+    """The chance of production: every call draws under a fresh key from the operating system."""
+
+    __slots__ = ()
+
+    def select(self, keys: KeyCounts, fact: SelectionFact) -> dict[str, int]:
+        """The keys that pass, drawn exactly from the law that is charged for."""
+        return select(keys, fact, KeyStream())
+
+    def choose(self, scores: Scores, fact: ChoiceFact) -> int:
+        """One candidate, drawn exactly from the law that is charged for."""
+        return choose(scores, fact, KeyStream())

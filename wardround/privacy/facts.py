@@ -1,0 +1,18 @@
+"""What a ledger stores as the reason of a charge: a closed list, each with its own price.
+
+A cost is derived from a fact whenever it is needed, so a better price later tightens old entries, and an
+entry that claims another cost than its facts is noticed.
+"""
+
+from typing import TypeAlias
+
+from wardround.privacy.law import Mechanism
+from wardround.privacy.loss import Fact
+from wardround.privacy.selection import ChoiceFact, Choosing
+from wardround.privacy.thresholding import SelectionFact
+
+AnyFact: TypeAlias = Fact | SelectionFact | ChoiceFact
+"""A noised vector, the keys that pass a threshold, or one choice."""
+
+AnyMechanism: TypeAlias = Mechanism | Choosing
+"""What a plan may name: a noise, or a way of choosing."""
