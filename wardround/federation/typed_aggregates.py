@@ -47,7 +47,7 @@ def typed_aggregate(aggregate: Aggregate, table: Table) -> Aggregate:
         wanted = {(0, 1): "no column or one", (1, 1): "a column", (2, 2): "two different columns"}
         raise QueryMistaken(f"a {word} needs {wanted.get((least, most), f'{least} to {most} different columns')}.")
     if (aggregate.level is not None) != (aggregate.statistic in _WITH_LEVEL):
-        raise QueryMistaken(f"a {word} {'needs' if aggregate.level is None else 'takes no'} level.")
+        raise QueryMistaken(f"a {word} {'needs a' if aggregate.level is None else 'takes no'} level.")
     if aggregate.bins is not None and aggregate.statistic not in _WITH_BINS:
         raise QueryMistaken(f"a {word} takes no number of intervals.")
     _check_columns(aggregate, table)
