@@ -58,6 +58,27 @@ def mean_interval(a: float, b: float, *, sd: float, critical: float) -> tuple[fl
     return max(0.0, lower), min(1.0, upper)
 
 
+def ratio_interval(top: float, bottom: float, *, sd: float, critical: float, bound: float) -> tuple[float, float]:
+    """Where T/B can be within ±`bound`, given T and B of at least 0, each seen through noise of `sd`.
+
+    Fieller's set again: every p for which t - p b is within `critical` of its own standard
+    deviation; all of ±`bound` when the noise leaves the denominator open.
+    """
+    if not all(math.isfinite(value) for value in (top, bottom, sd, critical, bound)) or min(sd, critical, bound) < 0.0:
+        raise ValueError("an interval needs finite sums, and a noise, critical value and bound of at least 0")
+    reach = critical * sd
+    # The set is {p: curve p² - 2 top bottom p + (top² - reach²) <= 0}.
+    curve = bottom * bottom - reach * reach
+    if bottom <= 0.0 or curve <= 0.0:
+        return -bound, bound
+    spread = reach * math.sqrt(max(top * top + curve, 0.0))
+    lower, upper = (top * bottom - spread) / curve, (top * bottom + spread) / curve
+    if upper < -bound or lower > bound:
+        # The noise has pushed the ratio out of its bounds: start from the nearest possible sum.
+        return ratio_interval(math.copysign(bound * bottom, top), bottom, sd=sd, critical=critical, bound=bound)
+    return max(-bound, lower), min(bound, upper)
+
+
 @lru_cache(maxsize=1024)
 def _critical_value(law: NoiseLaw, terms: int, confidence: float) -> float:
     deviation = math.sqrt(sum_variance(law, terms))

@@ -1,0 +1,86 @@
+"""From the sites' noised integers to estimates with error bars. Pure, and post-processing only.
+
+Numerators and denominators are added over the sites in integers before anything is divided. The law of the noise is
+public, so its part of an error bar is computed, not estimated. Estimates with `sampling` also hold the error of the
+sample of patients; all others are about these patients and the noise alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from coordinator.combining.histograms import histograms
+from coordinator.combining.means import means, shares
+from coordinator.combining.noise import CONFIDENCE, Noise, NoiseSetting, noise_of
+from coordinator.combining.products import correlations
+from coordinator.combining.quantiles import quantiles
+from coordinator.combining.regressions import regressions
+from coordinator.combining.spread import spreads
+from coordinator.combining.survival import survivals
+from coordinator.combining.tables import choices, tables
+from coordinator.combining.total import Total
+from coordinator.combining.totals import totals
+from wardround.federation.answer import Estimate
+from wardround.federation.errors import InvariantBroken
+from wardround.federation.plan import Plan
+from wardround.federation.query import Statistic
+from wardround.federation.shape import PartKind, Shape
+from wardround.privacy.bounded import IntVector
+
+__all__ = ["CONFIDENCE", "Noise", "NoiseSetting", "Total", "combine", "estimates_of", "noise_of"]
+
+_LARGEST = 2**63 - 1
+
+
+def combine(plan: Plan, form: Shape, releases: Sequence[IntVector], *, setting: NoiseSetting) -> tuple[Estimate, ...]:
+    """Every estimate of every aggregate and group, from the sites that answered, in the question's order."""
+    if not releases or any(values.shape != (form.dimension,) for values in releases):
+        raise InvariantBroken(private="a stored release does not have the plan's form")
+    sums = _add(releases)
+    found: dict[int, list[Estimate]] = {}
+    start = 0
+    for part, law in zip(form.parts, plan.laws(), strict=True):
+        noise = noise_of(law, noises=setting.noises(sites=len(releases)))
+        numbers = sums[start : start + part.dimension]
+        start += part.dimension
+        estimates = list(estimates_of(Total(form, part, numbers, noise, plan.plan_id)))
+        # A part gives each of its aggregates equally many.
+        each = len(estimates) // len(part.aggregates)
+        for place, aggregate in enumerate(part.aggregates):
+            found[form.query.aggregates.index(aggregate)] = estimates[place * each : (place + 1) * each]
+    return tuple(estimate for place in sorted(found) for estimate in found[place])
+
+
+def estimates_of(total: Total) -> Iterable[Estimate]:
+    """What one part says: aggregate by aggregate, group by group, term by term."""
+    match total.part.aggregates[0].statistic:
+        case Statistic.COUNT | Statistic.SUM | Statistic.KEYS:
+            return totals(total)
+        case Statistic.MEAN | Statistic.VARIANCE | Statistic.STD:
+            return means(total) if total.part.kind is PartKind.MEAN else spreads(total)
+        case Statistic.HISTOGRAM:
+            return histograms(total)
+        case Statistic.BELOW:
+            return shares(total)
+        case Statistic.QUANTILE:
+            return quantiles(total)
+        case Statistic.CHI_SQUARE:
+            return tables(total)
+        case Statistic.CHOICE:
+            return choices(total)
+        case Statistic.CORRELATION:
+            return correlations(total)
+        case Statistic.REGRESSION:
+            return regressions(total)
+        case Statistic.SURVIVAL:
+            return survivals(total)
+
+
+def _add(releases: Sequence[IntVector]) -> list[int]:
+    """Exact sums, however large: a site may have sent the ends of the 64-bit range."""
+    largest = max((max(int(values.max()), -int(values.min())) for values in releases if values.size), default=0)
+    kind = np.int64 if largest * len(releases) <= _LARGEST else np.object_
+    total: list[int] = np.sum([values.astype(kind) for values in releases], axis=0).tolist()
+    return total

@@ -1,0 +1,52 @@
+"""Where the noise is, and how much of it a total over several sites carries."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from wardround.privacy.law import NoiseLaw
+from wardround.privacy.uncertainty import critical_value, sum_variance
+
+CONFIDENCE = 0.95
+NORMAL = NormalDist().inv_cdf(0.5 * (1.0 + CONFIDENCE))
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseSetting:
+    """Where the noise is: at every site, unless a simulation leaves it out or adds it once to the total."""
+
+    noiseless: bool = False
+    trusted_total: bool = False
+
+    def noises(self, *, sites: int) -> int:
+        """How many independent noises are in a total over `sites` sites."""
+        if self.noiseless:
+            return 0
+        return 1 if self.trusted_total else sites
+
+    def composition(self, *, overlap: int) -> str:
+        """How the loss of one unit adds up over the sites, in a word."""
+        if self.trusted_total:
+            return "trusted_total"
+        return "parallel" if overlap == 1 else f"overlap {overlap}"
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The noise in one total, in grid units: its standard deviation, and how many of them an interval takes.
+
+    The critical value of one coordinate serves combinations of several too: they are nearer to the normal law,
+    whose tails are lighter.
+    """
+
+    deviation: float
+    critical: float
+
+
+def noise_of(law: NoiseLaw, *, noises: int) -> Noise:
+    """The noise in a sum of `noises` draws; without any, what is left is sampling, which is normal."""
+    if noises == 0:
+        return Noise(0.0, NORMAL)
+    return Noise(math.sqrt(sum_variance(law, noises)), critical_value(law, terms=noises, confidence=CONFIDENCE))

@@ -1,0 +1,156 @@
+"""Quantiles from a noised tree: weighted consistency, then where the distribution crosses a level.
+
+Counts of every level say something about every leaf; the least-squares leaves use all of them (Hay, Rastogi, Miklau
+and Suciu, 2010). Their variance has a closed form, because the tree's observations split the leaves into
+orthogonal parts, one for each level (PROOFS.md#trees).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.combining.total import Floats, Total, estimate, number_text
+from wardround.federation.answer import Estimate
+from wardround.federation.errors import InvariantBroken
+from wardround.federation.quantising import Coding, Tree
+from wardround.federation.shape import Part, Shape
+from wardround.federation.study import Unit
+
+_ROUNDING = 1e-12
+
+
+def quantiles(total: Total) -> Iterator[Estimate]:
+    """Each asked quantile of each group."""
+    part, noise = total.part, total.noise
+    coding, tree = coded(part)
+    scale = Scale.of(part, total.form)
+    # Without noise the leaves are exact as they are.
+    raw = total.matrix[:, -tree.leaves :] if noise.deviation == 0.0 else consistent(tree, total.matrix)
+    leaves = raw * float(part.grid)
+    below = np.cumsum(leaves, axis=1)
+    number = below[:, -1]
+    for aggregate in part.aggregates:
+        level = aggregate.level or 0.5
+        error = noise.deviation * float(part.grid) * np.sqrt(level_variance(tree, level))
+        # Half of ten is reached by five, however a computer writes a half.
+        slack = _ROUNDING * np.abs(number)[:, None]
+        excess = (below - level * number[:, None] + slack)[:, : coding.codes]
+        reach = noise.critical * error[: coding.codes]
+        for group, line, count in zip(total.labels, excess, number, strict=True):
+            found = scale.found(line, reach, float(count), float(level), noise.critical)
+            yield estimate(aggregate, group, *found, term=number_text(level))
+
+
+def coded(part: Part) -> tuple[Coding, Tree]:
+    """The codes of a part that has a tree over them."""
+    if part.coding is None or part.tree is None:
+        raise InvariantBroken(private="a part of quantiles has no tree")
+    return part.coding, part.tree
+
+
+def consistent(tree: Tree, counts: Floats) -> Floats:
+    """The least-squares leaves of noised counts, a line for each group; the counts come coarsest level first.
+
+    Upwards every count is averaged with the sum of its children, by their variances; downwards each set of
+    children is moved alike to add up to its parent.
+    """
+    branching, bounds = tree.branching, np.cumsum([0, *tree.sizes])
+    levels = [counts[:, start:end] for start, end in itertools.pairwise(bounds)]
+    best = [levels[-1]]
+    for height, seen in enumerate(reversed(levels[:-1]), start=2):
+        own = (branching**height - branching ** (height - 1)) / (branching**height - 1)
+        children = best[0].reshape(len(counts), -1, branching).sum(axis=2)
+        best.insert(0, own * seen + (1.0 - own) * children)
+    found = best[0]
+    for children in best[1:]:
+        lacking = found - children.reshape(len(counts), -1, branching).sum(axis=2)
+        found = children + np.repeat(lacking / branching, branching, axis=1)
+    return found
+
+
+def level_variance(tree: Tree, level: float) -> Floats:
+    """Var(F(k) − level·N) for every leaf k, in units of one count's noise: F adds the consistent leaves up to k.
+
+    With w = 1 for leaves up to k and −level for all, the variance is Σ ‖P_l w‖²/λ_l over the levels l: P_l keeps what
+    is constant on the cells of level l and adds up to nothing in each cell above, and λ_l = 1 + b + … + b^(L−l).
+    """
+    cells_up_to = np.arange(1, tree.leaves + 1)
+    energy = [tree.leaves * (cells_up_to / tree.leaves - level) ** 2]
+    for cells in tree.sizes:
+        size = tree.leaves // cells
+        whole, part = np.divmod(cells_up_to, size)
+        inside = whole * (1.0 - level) ** 2 + (cells - whole - 1) * level**2
+        # Past the last cell there is none that is cut.
+        cut = np.where(whole < cells, (part / size - level) ** 2, level**2)
+        energy.append(size * (inside + cut))
+    eigenvalues = [
+        sum(tree.branching**power for power in range(tree.levels - depth + 1)) for depth in range(1, tree.levels + 1)
+    ]
+    variance: Floats = energy[0] / eigenvalues[0]
+    for before, after, eigenvalue in zip(energy[:-1], energy[1:], eigenvalues, strict=True):
+        variance = variance + np.maximum(after - before, 0.0) / eigenvalue
+    return variance
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where the leaves lie: `edges` in the column's unit, and whether every record is on its leaf's lower edge."""
+
+    edges: Floats
+    on_edge: bool
+
+    @classmethod
+    def of(cls, part: Part, form: Shape) -> Scale:
+        """The leaves of a part; a single row on a step is on an edge, a mean of several may lie between."""
+        coding, _ = coded(part)
+        quantiser = part.quantisers[0]
+        ends = [min(place * coding.width, quantiser.high) for place in range(coding.codes + 1)]
+        column = form.table.column(part.columns[0])
+        one_row = form.unit is Unit.EVENT or form.table.max_rows_per_unit == 1
+        on_step = column.step is not None and coding.width == column.step * quantiser.per_unit
+        return cls(np.array([float(quantiser.value(end)) for end in ends]), one_row and on_step)
+
+    def found(
+        self, excess: Floats, reach: Floats, number: float, level: float, critical: float
+    ) -> tuple[float, float, tuple[float, float]]:
+        """Value, error and interval of the place where `excess`, F(k) − level·N, leaves 0 behind.
+
+        The interval holds every leaf whose two edges may lie on the two sides of the level. Each of them alone is
+        wrongly left out as rarely as claimed, so the true one is too.
+        """
+        low, high = float(self.edges[0]), float(self.edges[-1])
+        if number <= 0.0:
+            return (low + high) / 2, (high - low) / 2, (low, high)
+        rising = (np.maximum.accumulate(excess) + np.minimum.accumulate(excess[::-1])[::-1]) / 2
+        value = self._crossing(rising, -level * number)
+        first = _first(excess + reach >= 0.0)
+        last = _last(np.concatenate(([True], (excess - reach)[:-1] < 0.0)))
+        top = self.edges[last] if self.on_edge else self.edges[last + 1]
+        lower = self._crossing(np.maximum.accumulate(excess + reach), reach[0] - level * number)
+        upper = self._crossing(np.minimum.accumulate((excess - reach)[::-1])[::-1], -reach[0] - level * number)
+        error = min(max(upper - lower, 0.0) / (2.0 * critical), (high - low) / 2)
+        return value, error, (float(self.edges[first]), float(top))
+
+    def _crossing(self, rising: Floats, start: float) -> float:
+        """Where a rising line, `start` at the first edge and then one number for each further edge, reaches 0."""
+        place = _first(rising >= 0.0)
+        if self.on_edge:
+            return float(self.edges[place])
+        before, after = (float(rising[place - 1]) if place else start), float(rising[place])
+        inside = -before / (after - before) if before < 0.0 < after else 1.0 if before < 0.0 else 0.0
+        return float(self.edges[place] + inside * (self.edges[place + 1] - self.edges[place]))
+
+
+def _first(holds: NDArray[np.bool_]) -> int:
+    """The first place where it holds; the last place when it nowhere does."""
+    return int(np.argmax(holds)) if holds.any() else len(holds) - 1
+
+
+def _last(holds: NDArray[np.bool_]) -> int:
+    """The last place where it holds; the first when it nowhere does."""
+    return len(holds) - 1 - int(np.argmax(holds[::-1])) if holds.any() else 0

@@ -1,0 +1,112 @@
+"""Kaplan–Meier curves from noised counts of (time, event): S(t), a band that holds sampling and noise, the median.
+
+The curve is the product of 1 − d/R over the times, R being all that are still there. Its noise is carried through the
+product to first order, because one noised count changes R at every earlier time (PROOFS.md#survival).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from coordinator.combining.noise import Noise
+from coordinator.combining.total import Floats, Total, estimate, number_text
+from wardround.federation.answer import Estimate
+from wardround.federation.errors import InvariantBroken
+from wardround.federation.shape import Part
+
+_LARGEST_LOG = 700.0
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The share still without the event after each time, its error and its band."""
+
+    share: Floats
+    error: Floats
+    lower: Floats
+    upper: Floats
+
+
+def survivals(total: Total) -> Iterator[Estimate]:
+    """The curve of each group, time by time, and the median time where the curve reaches it."""
+    aggregate, times = total.part.aggregates[0], times_of(total.part)
+    grid = float(total.part.grid)
+    noise = Noise(total.noise.deviation * grid, total.noise.critical)
+    names = [number_text(time) for time in times]
+    for group, line in zip(total.labels, total.matrix * grid, strict=True):
+        curve = curve_of(line[0::2], line[1::2], noise)
+        for place, name in enumerate(names):
+            ends = (float(curve.lower[place]), float(curve.upper[place]))
+            value, error = float(curve.share[place]), float(curve.error[place])
+            yield estimate(aggregate, group, value, error, ends, term=name, sampling=True)
+        if (curve.share <= _HALF).any():
+            value, *ends_of = (_reached(part, times) for part in (curve.share, curve.lower, curve.upper))
+            error = (ends_of[1] - ends_of[0]) / (2.0 * noise.critical)
+            yield estimate(aggregate, group, value, error, (ends_of[0], ends_of[1]), term="median", sampling=True)
+
+
+def times_of(part: Part) -> list[float]:
+    """The time each code stands for: the last one it holds."""
+    if part.coding is None:
+        raise InvariantBroken(private="a part of survival times has no codes")
+    quantiser, coding = part.quantisers[0], part.coding
+    return [float(quantiser.value(min(place * coding.width, quantiser.high))) for place in range(coding.codes)]
+
+
+def curve_of(censored: Floats, events: Floats, noise: Noise) -> Curve:
+    """The curve of one group from its counts at each time.
+
+    Factors above 1 stay in the product: cutting each of them off would bend the whole curve downwards. Only what is
+    shown is brought into order. From the first time on at which the noise may be all that is left, nothing is claimed.
+    """
+    leaving = censored + events
+    risk = np.cumsum(leaving[::-1])[::-1]
+    size = len(risk)
+    sd, critical = noise.deviation, noise.critical
+    unsure = risk <= critical * sd * np.sqrt(2.0 * np.arange(size, 0, -1))
+    lost = int(np.argmax(unsure)) if unsure.any() else size
+    safe = np.where(np.arange(size) < lost, risk, 1.0)
+    died = np.where(np.arange(size) < lost, events, 0.0)
+    factor = np.clip(1.0 - died / safe, 0.0, 2.0)
+    nobody = np.maximum.accumulate(factor <= 0.0)
+    logs = np.cumsum(np.log(np.where(factor > 0.0, factor, 1.0)))
+    share = np.where(nobody, 0.0, np.exp(np.clip(logs, -_LARGEST_LOG, _LARGEST_LOG)))
+    # Fewer than one record is none; the error of a curve that has ended is that of its last step.
+    left = np.maximum(safe - died, np.maximum(sd, 1.0))
+    greenwood = np.cumsum(np.maximum(died, 0.0) / (safe * left))
+    pull = np.cumsum(died / (safe * left))
+    later = np.arange(size - 1, -1, -1)
+    noised = np.cumsum((pull - 1.0 / left) ** 2 + pull**2) + 2.0 * later * pull**2
+    relative = np.sqrt(greenwood + sd * sd * noised)
+    return _shown(share, relative, lost, critical)
+
+
+def _shown(share: Floats, relative: Floats, lost: int, critical: float) -> Curve:
+    """The curve in order: falling, within [0, 1], and silent from `lost` on."""
+    raw = np.minimum(share, 2.0)
+    error = np.minimum(raw * relative, 0.5)
+    lower, upper = raw - critical * raw * relative, raw + critical * raw * relative
+    falling = (np.minimum.accumulate(raw) + np.maximum.accumulate(raw[::-1])[::-1]) / 2
+    falling, lower, upper = (np.clip(line, 0.0, 1.0) for line in (falling, lower, upper))
+    # A curve at nought says nothing about how soon it got there: the band keeps its last upper end.
+    ended = np.maximum.accumulate(share <= 0.0)
+    silent = ended | (np.arange(len(share)) >= lost)
+    first = int(np.argmax(silent)) if silent.any() else len(share)
+    if first < len(share):
+        upper[first:] = upper[first - 1] if first else 1.0
+        lower[first:] = 0.0
+        falling[lost:] = falling[lost - 1] if lost else 0.5
+        error[first:] = np.maximum((upper[first:] - lower[first:]) / 2.0, error[first:])
+        if lost:
+            error[lost:] = np.minimum(error[lost:], 0.5)
+    return Curve(falling, error, lower, upper)
+
+
+def _reached(line: Floats, times: list[float]) -> float:
+    """The first time at which half are gone; the last of all when it is never seen."""
+    gone = line <= _HALF
+    return times[int(np.argmax(gone))] if gone.any() else times[-1]

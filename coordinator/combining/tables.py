@@ -1,0 +1,142 @@
+"""Two categories against each other, and the most frequent value of one: tables of noised counts.
+
+Noise makes a table look dependent. The statistic therefore divides by the variance a cell really has, and its
+p-value is found by simulating independent tables with the same noise; the seed is the plan's id.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from statistics import NormalDist
+
+import numpy as np
+
+from coordinator.combining.noise import CONFIDENCE, NORMAL
+from coordinator.combining.total import Floats, Total, estimate
+from wardround.federation.answer import Estimate
+from wardround.federation.query import Aggregate, Statistic
+from wardround.federation.study import Unit
+
+SIMULATED = 9_999
+_MOST_DRAWS = 2**24
+_LARGEST_SIMULATED = 2**16
+
+
+def tables(total: Total) -> Iterator[Estimate]:
+    """The statistic, its degrees of freedom and its p-value; then the table, cell by cell."""
+    aggregate = total.part.aggregates[0]
+    domains = [total.form.table.column(name).domain for name in aggregate.columns]
+    grid = float(total.part.grid)
+    table = total.matrix.reshape(len(domains[0]), len(domains[1])) * grid
+    deviation = total.noise.deviation * grid
+    value, slopes = independence(table, deviation)
+    free = freedom(table, deviation)
+    error = deviation * math.sqrt(float((slopes**2).sum()))
+    reach = total.noise.critical * error
+    yield estimate(aggregate, (), value, error, (max(value - reach, 0.0), value + reach), term="statistic")
+    yield estimate(aggregate, (), float(free), 0.0, (float(free), float(free)), term="degrees_of_freedom")
+    chance, doubt = p_value(table, deviation, value, free, seed=int(total.key[:16] or "0", 16))
+    ends = (max(chance - NORMAL * doubt, 0.0), min(chance + NORMAL * doubt, 1.0))
+    yield estimate(aggregate, (), chance, doubt, ends, term="p_value", sampling=True)
+    counted = Aggregate(Statistic.COUNT, total.form.table.unit_key if total.form.unit is Unit.PATIENT else None)
+    reach = total.noise.critical * deviation
+    for cell, count in zip(itertools.product(*domains), table.ravel().tolist(), strict=True):
+        group = tuple(zip(aggregate.columns, cell, strict=True))
+        yield estimate(counted, group, count, deviation, (count - reach, count + reach))
+
+
+def independence(table: Floats, deviation: float) -> tuple[float, Floats]:
+    """Σ(T − E)²/(E + σ²) and its slopes in the cells; without noise it is Pearson's statistic.
+
+    E is what independence expects from the margins, σ² the noise of a cell: a cell varies by both.
+    """
+    expected = _expected(table)
+    scale = expected + deviation**2
+    apart = np.where(scale > 0.0, (table - expected) / np.where(scale > 0.0, scale, 1.0), 0.0)
+    return float((apart * (table - expected)).sum()), 2.0 * apart
+
+
+def freedom(table: Floats, deviation: float) -> int:
+    """(rows − 1)·(columns − 1); without noise, of those that hold anybody."""
+    rows, columns = int(table.shape[0]), int(table.shape[1])
+    if deviation == 0.0:
+        rows, columns = int((table.sum(axis=1) > 0).sum()), int((table.sum(axis=0) > 0).sum())
+    return max(rows - 1, 0) * max(columns - 1, 0)
+
+
+def p_value(table: Floats, deviation: float, value: float, free: int, *, seed: int) -> tuple[float, float]:
+    """How often independent columns would look at least so dependent, and the error of the simulation.
+
+    Independent tables have the margins of this one, as far as the noise shows them, and noise of their own. Without
+    noise, and for tables too large to simulate, it is the limit law of the statistic.
+    """
+    if free == 0:
+        return 1.0, 0.0
+    if deviation == 0.0 or table.size > _LARGEST_SIMULATED:
+        return chi_square_tail(value, free), 0.0
+    number = max(float(table.sum()), 0.0)
+    chances = (_expected(table) / number).ravel() if number > 0.0 else np.full(table.size, 1.0 / table.size)
+    chances = chances / chances.sum() if chances.sum() > 0.0 else np.full(table.size, 1.0 / table.size)
+    draws = max(min(SIMULATED, _MOST_DRAWS // table.size), 99)
+    generator = np.random.default_rng(seed)
+    people = min(round(number), 2**62)
+    drawn = generator.multinomial(people, chances, size=draws).reshape(draws, *table.shape)
+    noised = drawn + generator.normal(0.0, deviation, size=drawn.shape)
+    beyond = int((_statistics(noised, deviation) >= value).sum())
+    chance = (beyond + 1) / (draws + 1)
+    return chance, math.sqrt(chance * (1.0 - chance) / draws)
+
+
+def chi_square_tail(value: float, free: int) -> float:
+    """P(χ² > value) with `free` degrees of freedom: a Poisson sum, and for odd ones the normal tail as well."""
+    if value <= 0.0:
+        return 1.0
+    half, steps = value / 2.0, free // 2
+    start = 0.0 if free % 2 == 0 else 0.5
+    terms = np.arange(steps) + start
+    logs = terms * math.log(half) - half - np.array([math.lgamma(term + 1.0) for term in terms])
+    tail = float(np.exp(logs).sum()) + (math.erfc(math.sqrt(half)) if free % 2 else 0.0)
+    return min(tail, 1.0)
+
+
+def choices(total: Total) -> Iterator[Estimate]:
+    """The value with the largest noised count, its gap to the next, and how much it may fall short of the best.
+
+    The true best is one cell, so a bound over all pairs with it holds whichever was chosen.
+    """
+    aggregate = total.part.aggregates[0]
+    keys = total.form.table.column(aggregate.column or "").domain
+    grid = float(total.part.grid)
+    counts = [number * grid for number in total.numbers]
+    deviation, critical = total.noise.deviation * grid, total.noise.critical
+    order = sorted(range(len(keys)), key=lambda place: (-counts[place], place))
+    best, reach = counts[order[0]], critical * deviation
+    yield estimate(aggregate, (), best, deviation, (best - reach, best + reach), term=_key_text(keys[order[0]]))
+    gap = best - counts[order[1]] if len(order) > 1 else 0.0
+    apart = math.sqrt(2.0) * deviation if len(order) > 1 else 0.0
+    yield estimate(aggregate, (), gap, apart, (gap - critical * apart, gap + critical * apart), term="gap")
+    wide = critical / NORMAL * NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / max(len(order) - 1, 1))
+    regret = max(wide * apart - gap, 0.0)
+    yield estimate(aggregate, (), regret, 0.0, (0.0, regret), term="regret")
+
+
+def _key_text(key: object) -> str:
+    return {True: "true", False: "false"}[key] if isinstance(key, bool) else str(key)
+
+
+def _expected(table: Floats) -> Floats:
+    """What independence expects in each cell; margins below 0 count as 0."""
+    rows = np.maximum(table.sum(axis=-1), 0.0)
+    columns = np.maximum(table.sum(axis=-2), 0.0)
+    number = rows.sum(axis=-1)
+    outer = rows[..., :, None] * columns[..., None, :]
+    whole = np.where(number > 0.0, number, 1.0)[..., None, None]
+    return np.asarray(outer / whole, dtype=np.float64)
+
+
+def _statistics(tables: Floats, deviation: float) -> Floats:
+    expected = _expected(tables)
+    found: Floats = ((tables - expected) ** 2 / (expected + deviation**2)).sum(axis=(1, 2))
+    return found

@@ -1,0 +1,76 @@
+"""One part of an answer, added up over the sites: what every family of statistics starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.combining.noise import CONFIDENCE, Noise
+from wardround.federation.answer import Estimate
+from wardround.federation.expressions import Value
+from wardround.federation.query import Aggregate
+from wardround.federation.shape import Part, Shape
+
+Group = tuple[tuple[str, Value], ...]
+Floats = NDArray[np.float64]
+
+
+# Without slots, so that the floats are made once.
+@dataclass(frozen=True)
+class Total:
+    """A part, its integers summed exactly over the sites, and the noise that is in each of them.
+
+    `key` is the plan's id: where a number is found by simulation, its seed comes from there, so that the same
+    plan has the same answer forever.
+    """
+
+    form: Shape
+    part: Part
+    numbers: Sequence[int]
+    noise: Noise
+    key: str
+
+    @property
+    def groups(self) -> Iterator[tuple[Group, Sequence[int]]]:
+        """Each group of the question with its own integers."""
+        names = [grouping.column for grouping in self.form.query.group_by]
+        width = self.part.coordinates
+        for place, key in enumerate(self.form.group_keys):
+            yield tuple(zip(names, key, strict=True)), self.numbers[place * width : (place + 1) * width]
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """The integers as floats, a line for each group."""
+        return np.array(self.numbers, dtype=np.float64).reshape(self.part.groups, self.part.coordinates)
+
+    @cached_property
+    def labels(self) -> list[Group]:
+        """The groups alone."""
+        return [group for group, _ in self.groups]
+
+
+def estimate(
+    aggregate: Aggregate,
+    group: Group,
+    value: float,
+    error: float,
+    interval: tuple[float, float],
+    *,
+    term: str = "",
+    sampling: bool = False,
+) -> Estimate:
+    """The estimate, with an interval that holds its own value whatever was rounded or projected."""
+    inside = (min(interval[0], value), max(interval[1], value))
+    return Estimate(
+        aggregate.statistic.value, aggregate.column, group, value, error, inside, CONFIDENCE, term, sampling
+    )
+
+
+def number_text(number: Fraction | float) -> str:
+    """A number as a term shows it: `80`, `92.5`."""
+    return f"{float(number):.12g}"
