@@ -16,7 +16,7 @@ from wardround.federation.answer import Answer, AskRequest, Estimate, Loss, Priv
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import And, Expression, IsNull, Not, Within
 from wardround.federation.plan import Plan
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.task import SignedTask
 
 COUNT = (Aggregate(Statistic.COUNT),)
@@ -73,6 +73,15 @@ def test_a_deeper_cohort_is_the_analysts_mistake(levels: int) -> None:
         Query("encounters", ()),
         Query("encounters", COUNT * 33),
         Query("encounters", COUNT, group_by=(Grouping("a"),) * 5),
+        Query("encounters", COUNT, group_by=(Grouping("a", GroupBy.BINS, edges=(math.nan,)),)),
+        Query("encounters", COUNT, group_by=(Grouping("a", GroupBy.BINS, edges=(0.0,) * 1025),)),
+        Query("encounters", COUNT, group_by=(Grouping("a", keys=("k",) * 10_001),)),
+        Query("encounters", COUNT, group_by=(Grouping("a", keys=("NUL \x00",)),)),
+        Query("encounters", (Aggregate(Statistic.CORRELATION, "a", ("b",) * 12),)),
+        Query("encounters", (Aggregate(Statistic.QUANTILE, "a", level=math.inf),)),
+        Query("encounters", (Aggregate(Statistic.HISTOGRAM, "a", bins=0),)),
+        Query("encounters", (Aggregate(Statistic.HISTOGRAM, "a", bins=2**40),)),
+        Query("encounters", (Aggregate(Statistic.MEAN, "a", clips=(Clip("a", math.nan, 1.0),)),)),
         Query("encounters", COUNT, And(())),
         Query("encounters", COUNT, And((IsNull("age"),) * 257)),
         Query("encounters", COUNT, Within("age", ())),

@@ -30,7 +30,7 @@ from wardround.federation.expressions import And, Between, Comparison, Expressio
 from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger.entry import EMPTY, GENESIS, Entry, Head
 from wardround.federation.plan import Plan
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Task
 from wardround.privacy.law import Mechanism
 
@@ -65,13 +65,27 @@ expressions: st.SearchStrategy[Expression] = st.recursive(
     ),
     max_leaves=8,
 )
-aggregates = st.builds(Aggregate, st.sampled_from(Statistic), st.none() | columns)
+clips = st.builds(Clip, columns, finite, finite)
+aggregates = st.builds(
+    Aggregate,
+    st.sampled_from(Statistic),
+    st.none() | columns,
+    st.lists(columns, max_size=3).map(tuple),
+    st.none() | finite,
+    st.none() | st.integers(1, 4096),
+    st.lists(clips, max_size=2).map(tuple),
+)
+groupings = st.one_of(
+    st.builds(Grouping, columns, st.just(GroupBy.VALUE), keys=st.lists(columns, max_size=3).map(tuple)),
+    st.builds(Grouping, columns, st.just(GroupBy.MONTH)),
+    st.builds(Grouping, columns, st.just(GroupBy.BINS), edges=st.lists(finite, min_size=1, max_size=4).map(tuple)),
+)
 queries = st.builds(
     Query,
     columns,
     st.lists(aggregates, min_size=1, max_size=4).map(tuple),
     st.none() | expressions,
-    st.lists(columns, max_size=4).map(tuple),
+    st.lists(groupings, max_size=4).map(tuple),
 )
 scales = st.integers(1, 2**60).map(lambda number: Fraction(number, 1024))
 plans = st.builds(
@@ -121,6 +135,8 @@ estimates = st.builds(
     amounts,
     intervals,
     shares,
+    texts,
+    st.booleans(),
 )
 losses = st.builds(Loss, amounts, shares)
 remaining = st.builds(Remaining, amounts, shares)
@@ -146,7 +162,7 @@ answers = st.builds(
     st.lists(estimates, max_size=4).map(tuple),
     statements,
 )
-expected = st.builds(ExpectedError, statistics, st.none() | columns, st.integers(1, 1_000_000), amounts, texts)
+expected = st.builds(ExpectedError, statistics, st.none() | columns, st.integers(1, 1_000_000), amounts, texts, shares)
 previews = st.builds(
     Preview, digests, units, st.booleans(), sites, st.lists(expected, max_size=4).map(tuple), statements
 )
