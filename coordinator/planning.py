@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from coordinator.combining import NoiseSetting
-from wardround.federation.answer import AskRequest, ExpectedError, Loss
+from coordinator.expecting import log_size
+from wardround.federation.answer import AskRequest, Loss
 from wardround.federation.errors import PlanRefused, QueryMistaken
-from wardround.federation.plan import Plan, price, shape_of
-from wardround.federation.shape import Part, PartKind, shape
+from wardround.federation.plan import Plan, price
+from wardround.federation.shape import Part, Shape, shape
 from wardround.federation.study import Study, delta_fault
 from wardround.privacy.calibration import SLACK_SHARE, gaussian_scale, laplace_scale
 from wardround.privacy.filter import LEAST_DELTA, epsilon_charged
-from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.privacy.law import Mechanism
 from wardround.privacy.loss import SLACK_UNIT
 from wardround.privacy.parallel import in_parallel
 
@@ -71,7 +71,7 @@ def plans_for(request: AskRequest, study: Study, participants: Mapping[str, int]
         _plan(mechanism, request, sharp, study, tuple(sorted(participants)))
         for mechanism in possible or [Mechanism.DISCRETE_LAPLACE]
     ]
-    return tuple(sorted(plans, key=lambda plan: _expected_size(plan, study)))
+    return tuple(sorted(plans, key=lambda plan: log_size(plan, study)))
 
 
 def charged(plan: Plan, study: Study, *, delta: float) -> Loss:
@@ -82,21 +82,10 @@ def charged(plan: Plan, study: Study, *, delta: float) -> Loss:
     return Loss(epsilon_charged(whole, delta=spent_delta), spent_delta)
 
 
-def expected_errors(
-    plan: Plan, study: Study, participants: Mapping[str, int], setting: NoiseSetting
-) -> tuple[ExpectedError, ...]:
-    """The standard error every number of the answer will have when all participants answer.
-
-    That of a mean depends on how many patients there are; it is given for the declared number, and for the
-    value of the mean at which it is largest.
-    """
-    form = shape_of(plan, study)
-    patients = sum(participants.values())
-    noises = setting.noises(sites=len(plan.participants))
-    return tuple(
-        _expected_error(part, law, noises=noises, patients=patients)
-        for part, law in zip(form.parts, plan.laws(), strict=True)
-    )
+def shares(form: Shape) -> tuple[Fraction, ...]:
+    """Each part's share of the charge, in proportion to its need: that makes Σσ² least (PROOFS.md#planning)."""
+    whole = sum(part.need for part in form.parts)
+    return tuple(Fraction(part.need, whole) for part in form.parts)
 
 
 def _pure_lane(study: Study) -> float:
@@ -116,10 +105,12 @@ def _plan(
 ) -> Plan:
     form = shape(request.query, study, mechanism)
     overlap = study.overlap_among(participants)
-    share = Fraction(1, len(form.parts))
     too_fine = QueryMistaken(f"ε = {sharp.epsilon:g} is too small for this question; ask with a larger ε.")
     try:
-        scales = tuple(_scale(mechanism, part, sharp, share=share, overlap=overlap) for part in form.parts)
+        scales = tuple(
+            _scale(mechanism, part, sharp, share=share, overlap=overlap)
+            for part, share in zip(form.parts, shares(form), strict=True)
+        )
         plan = Plan(study.study_hash, form.query, mechanism, scales, participants, request.nonce.lower())
         cost = price(plan, study).cost
     except (ValueError, PlanRefused):
@@ -147,25 +138,3 @@ def _scale(mechanism: Mechanism, part: Part, sharp: Sharpness, *, share: Fractio
 
 def _slack_of(delta: float) -> int:
     return math.floor(Fraction(delta) * SLACK_SHARE * SLACK_UNIT)
-
-
-def _expected_size(plan: Plan, study: Study) -> float:
-    """The logarithm of the product of the parts' errors: the plan with the smaller one is the better answer."""
-    form = shape_of(plan, study)
-    return sum(
-        math.log(law.variance) / 2 + math.log(part.grid) for part, law in zip(form.parts, plan.laws(), strict=True)
-    )
-
-
-def _expected_error(part: Part, law: NoiseLaw, *, noises: int, patients: int) -> ExpectedError:
-    deviation = math.sqrt(law.variance * noises) * float(part.grid)
-    aggregate = part.aggregates[0]
-    if part.kind is not PartKind.MEAN:
-        return ExpectedError(aggregate.statistic.value, aggregate.column, part.groups, deviation, "")
-    width = float(part.grid * part.quantisers[0].high)
-    each = patients / part.groups
-    error = min(deviation / each, width / 2) if each > 0 else width / 2
-    note = f"for {patients} declared patients"
-    if part.groups > 1:
-        note += f", spread evenly over {part.groups} groups"
-    return ExpectedError(aggregate.statistic.value, aggregate.column, part.groups, error, note)

@@ -13,9 +13,10 @@ from coordinator.accounting import Accounting, Balances, Question, balances, fin
 from coordinator.answers import StoredAnswer, answer_text, decode_answer, has_answer
 from coordinator.combining import NoiseSetting
 from coordinator.dispatch import Dispatch, round_key
+from coordinator.expecting import expected_errors
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
-from coordinator.planning import charged, expected_errors, plans_for, sharpness
+from coordinator.planning import charged, plans_for, sharpness
 from coordinator.reporting import Reporting
 from coordinator.roster import Roster, Standing
 from coordinator.rounds import Round, Rounds, ended_without_answer

@@ -101,9 +101,8 @@ class Hospital:
         for part in form.parts:
             one = part.increment
             if part.kind is PartKind.MEAN:
-                assert part.quantiser is not None
-                half = part.quantiser.high // 2
-                cells += [self.count * half, self.count * (part.quantiser.high - half)] * part.groups
+                high = part.quantisers[0].high
+                cells += [self.count * (high // 2), self.count * (high - high // 2)] * part.groups
             else:
                 cells += [self.count * one] * part.groups
         exact = np.array(cells, dtype=np.int64)

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import strategies as st
 
 from coordinator.combining import NoiseSetting, combine
-from coordinator.planning import expected_errors, plans_for
+from coordinator.expecting import expected_errors
+from coordinator.planning import plans_for
 from tests.coordinator.hospitals import PATIENTS, ask, study
 from wardround.federation.answer import Estimate
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.plan import Plan, shape_of
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.shape import Shape
 from wardround.federation.study import Study
 from wardround.privacy.law import Mechanism
@@ -33,7 +34,7 @@ GROUPED = Query(
         Aggregate(Statistic.MEAN, "smoker"),
     ),
     None,
-    ("diagnosis", "smoker"),
+    (Grouping("diagnosis"), Grouping("smoker")),
 )
 
 
@@ -45,8 +46,7 @@ def planned(query: Query, *, epsilon: float = 1.0, pure: bool = False) -> tuple[
 
 def mean_release(form: Shape, values: list[float]) -> np.ndarray:
     """The two-sided sums of one mean over exact values."""
-    quantiser = form.parts[0].quantiser
-    assert quantiser is not None
+    quantiser = form.parts[0].quantisers[0]
     levels = [round((Fraction(str(value)) - quantiser.origin) * quantiser.per_unit) for value in values]
     return np.array([sum(levels), len(levels) * quantiser.high - sum(levels)], dtype=np.int64)
 
@@ -79,7 +79,7 @@ def test_a_noiseless_mean_is_the_exact_mean_over_all_sites() -> None:
 
 def test_a_noiseless_sum_and_count_are_exact() -> None:
     plan, form, _ = planned(Query("encounters", (Aggregate(Statistic.SUM, "sbp"), Aggregate(Statistic.COUNT))))
-    per_unit = form.parts[0].quantiser.per_unit  # type: ignore[union-attr]
+    per_unit = form.parts[0].quantisers[0].per_unit
     one = int(Fraction("120.1") * per_unit)
     estimates = combine(plan, form, [np.array([one, 64]), np.array([2 * one, 128])], setting=EXACT)
     assert [e.value for e in estimates] == [pytest.approx(360.3, rel=1e-15), 3.0]

@@ -15,7 +15,7 @@ from tests.coordinator.hospitals import PATIENTS, ask, study
 from wardround.federation.errors import LedgerCorrupt, QueryMistaken
 from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.plan import price
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.law import Mechanism
 
 SITES = {"b": 1000, "a": 2000}
@@ -23,7 +23,7 @@ MANY = Query(
     "encounters",
     (Aggregate(Statistic.COUNT), Aggregate(Statistic.COUNT, "patient_id"), Aggregate(Statistic.MEAN, "sbp")),
     None,
-    ("diagnosis",),
+    (Grouping("diagnosis"),),
 )
 
 
@@ -118,7 +118,7 @@ def test_the_plan_with_the_smaller_error_is_tried_first() -> None:
     agreed = study(pure_epsilon=1.0)
     assert plans_for(ask(), agreed, SITES)[0].mechanism is Mechanism.DISCRETE_LAPLACE
     wide = Query(
-        "encounters", tuple(Aggregate(Statistic.MEAN, c) for c in ("sbp", "age", "smoker")), None, ("diagnosis",)
+        "encounters", tuple(Aggregate(Statistic.MEAN, c) for c in ("sbp", "age", "smoker")), None, (Grouping("diagnosis"),)
     )
     assert plans_for(ask(query=wide), agreed, SITES)[0].mechanism is Mechanism.DISCRETE_GAUSSIAN
 
