@@ -22,7 +22,7 @@ import duckdb
 
 from site_agent.dataset import TableFiles
 from site_agent.sources.duckdb_files import DuckdbFiles, Limits
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.shape import shape
 from wardround.federation.study_file import parse_study
 from wardround.privacy.law import Mechanism, NoiseLaw
@@ -54,7 +54,7 @@ def bounded(path: Path, cap: int) -> None:
         f"max_rows_per_unit = {cap}\n[tables.visits.columns]\n"
         f'diagnosis = {{ type = "category", values = [{listed}] }}\n'
     )
-    query = Query("visits", (Aggregate(Statistic.COUNT),), None, ("diagnosis",))
+    query = Query("visits", (Aggregate(Statistic.COUNT),), None, (Grouping("diagnosis"),))
     form = shape(query, study, Mechanism.DISCRETE_GAUSSIAN)
     tables = {"visits": TableFiles("parquet", str(path))}
     source = DuckdbFiles(tables, key=bytes(32), limits=Limits(threads=1, memory_mebibytes=8192))

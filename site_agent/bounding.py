@@ -1,4 +1,4 @@
-"""Which records of a unit count, and their totals, over arrays of whole numbers.
+"""Which records of a unit count, and their tally, over arrays of whole numbers.
 
 A unit with more records than count keeps an evenly spread choice of them. Its n records are put in the
 order of what they hold, and every (n / cap)-th counts, from a beginning that a keyed permutation of the
@@ -10,6 +10,7 @@ no order of a file enters. The bound needs no randomness: exactly `cap` records 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,83 +18,108 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from wardround.federation.shape import Part
+from site_agent.tallies import Tally, tally_width
+from wardround.federation.shape import Part, PartKind
 from wardround.privacy.bounded import IntVector
 
 Numbers = NDArray[np.unsignedinteger]
 Seeds = Callable[[Numbers], NDArray[np.uint64]]
 
-LARGEST_TOTAL = 2**62
-"""Totals saturate here; clamping a sum moves no two totals further apart."""
-
-MOST_RECORDS = 2**29 - 1
-"""How many records may be added up at once: none holds more than 2^33, so no sum leaves 64 bits."""
+MOST_RECORDS = 2**28 - 1
+"""How many records may be added up at once: no product of two levels is above 2^34, so no sum leaves 64 bits."""
 
 _WORD = 64
+_NARROW = 53
 
 
 @dataclass(frozen=True, slots=True)
 class RecordNumber:
-    """How a record is one whole number: its cell · 2^value_bits + (its value − lowest)."""
+    """How a record is one whole number: its cell, then each of its values less the lowest one, in so many bits.
+
+    Where its values do not fit, the number is the cell alone and the values stand beside it. Such records
+    have a cell each, so that the number still decides their order.
+    """
 
     cell_bits: int
-    value_bits: int
-    lowest: int
+    value_bits: tuple[int, ...]
+    lowest: tuple[int, ...]
+    wide: bool
 
     @property
     def bits(self) -> int:
         """How many bits a record takes; at most 53."""
-        return self.cell_bits + self.value_bits
+        return self.cell_bits if self.wide else self.cell_bits + sum(self.value_bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """Records beside the codes and seeds of their units. Secret."""
+    """Records beside the codes and seeds of their units; `wide` holds the values that did not fit. Secret."""
 
     unit: NDArray[np.uint64] = field(repr=False)
     seed: NDArray[np.uint64 | np.int64] = field(repr=False)
     number: NDArray[np.uint64] = field(repr=False)
     copies: NDArray[np.uint64] = field(repr=False)
+    wide: tuple[IntVector, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Records:
+    number: Numbers = field(repr=False)
+    wide: tuple[IntVector, ...] = field(default=(), repr=False)
+    copies: IntVector | None = field(default=None, repr=False)
+
+    def at(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> _Records:
+        copies = None if self.copies is None else self.copies[places]
+        return _Records(self.number[places], tuple(value[places] for value in self.wide), copies)
 
 
 def record_number(part: Part) -> RecordNumber:
-    """A counted record is worth one increment; any other holds a value between the quantiser's bounds."""
+    """What a record of the part holds beside its cell: nothing, a code, or the level of each column."""
     cell_bits = (part.groups - 1).bit_length()
-    if not part.quantisers:
-        return RecordNumber(cell_bits, 0, part.increment)
-    low, high = part.quantisers[0].low, part.quantisers[0].high
-    return RecordNumber(cell_bits, (high - low).bit_length(), low)
+    bits: tuple[int, ...] = ()
+    lowest: tuple[int, ...] = ()
+    match part.kind:
+        case PartKind.EVENTS | PartKind.PATIENTS:
+            pass
+        case PartKind.CODES | PartKind.TREE | PartKind.LAST:
+            bits, lowest = ((tally_width(part) - 1).bit_length(),), (0,)
+        case _:
+            bits = tuple((quantiser.high - quantiser.low).bit_length() for quantiser in part.quantisers)
+            lowest = tuple(quantiser.low for quantiser in part.quantisers)
+    return RecordNumber(cell_bits, bits, lowest, wide=cell_bits + sum(bits) > _NARROW)
 
 
-def packed_totals(packed: Numbers, part: Part, *, cap: int, key: bytes, lowest_key: int) -> IntVector:
-    """The totals of records whose numbers are preceded by the unit's place after `lowest_key`; sorts in place."""
+def packed_tally(packed: Numbers, part: Part, *, cap: int, key: bytes, lowest_key: int) -> Tally:
+    """The tally of records whose numbers are preceded by the unit's place after `lowest_key`; sorts in place."""
     packed.sort()
     unit, number = _apart(packed, record_number(part).bits)
 
     def own(place: Numbers) -> NDArray[np.uint64]:
         return place.astype(np.uint64) + np.uint64(lowest_key % 2**_WORD)
 
-    return _sum(_kept(unit, number, cap, own, key), part)
+    return _sum(_kept(unit, _Records(number), cap, own, key), part)
 
 
-def coded_totals(found: Coded, part: Part, *, cap: int, key: bytes) -> IntVector:
-    """The totals of units 1, 2, …, of each of which `cap` records count, and of unit 0, of which all do."""
+def coded_tally(found: Coded, part: Part, *, cap: int, key: bytes) -> Tally:
+    """The tally of units 1, 2, …, of each of which `cap` records count, and of unit 0, of which all do."""
     crowded = found.unit > 0
-    total = _totals(found.number[~crowded], part, copies=found.copies[~crowded].astype(np.int64))
-    unit, number = found.unit[crowded], found.number[crowded]
+    every = _Records(found.number, found.wide, found.copies.astype(np.int64))
+    tally = _tally(every.at(~crowded), part)
+    unit = found.unit[crowded]
     if unit.size == 0:
-        return total
+        return tally
     seeds = np.zeros(int(unit.max()) + 1, dtype=np.uint64)
     seeds[unit] = found.seed[crowded].view(np.uint64)
+    mine = _Records(found.number[crowded], tuple(value[crowded] for value in found.wide))
     bits = record_number(part).bits
-    if seeds.size.bit_length() + bits <= _WORD:
+    if not mine.wide and seeds.size.bit_length() + bits <= _WORD:
         # Sorting one number is many times quicker than ordering by two.
-        packed = np.sort(unit << np.uint64(bits) | number)
-        unit, number = _apart(packed, bits)
+        unit, number = _apart(np.sort(unit << np.uint64(bits) | mine.number), bits)
+        mine = _Records(number)
     else:
-        order = np.lexsort((number, unit))
-        unit, number = unit[order], number[order]
-    return total + _sum(_kept(unit, number, cap, seeds.__getitem__, key), part)
+        order = np.lexsort((mine.number, unit))
+        unit, mine = unit[order], mine.at(order)
+    return tally + _sum(_kept(unit, mine, cap, seeds.__getitem__, key), part)
 
 
 def _apart(packed: Numbers, bits: int) -> tuple[Numbers, Numbers]:
@@ -101,18 +127,18 @@ def _apart(packed: Numbers, bits: int) -> tuple[Numbers, Numbers]:
     return unit, packed & packed.dtype.type((1 << bits) - 1)
 
 
-def _kept(unit: Numbers, number: Numbers, cap: int, seeds: Seeds, key: bytes) -> tuple[Numbers, ...]:
-    """The numbers that count; `unit` and, within a unit, `number` are in order."""
+def _kept(unit: Numbers, mine: _Records, cap: int, seeds: Seeds, key: bytes) -> tuple[_Records, ...]:
+    """The records that count; `unit` and, within a unit, their numbers are in order."""
     starts = np.flatnonzero(np.concatenate(([True], unit[1:] != unit[:-1])))
     sizes = np.diff(starts, append=unit.size)
     crowded = sizes > cap
     if not crowded.any():
-        return (number,)
+        return (mine,)
     first, size = starts[crowded], sizes[crowded]
     beginning = (_keyed(seeds(unit[first]), key) % size.astype(np.uint64)).astype(np.int64)
     places = _spread(size, beginning, cap)
     places += first[:, np.newaxis]
-    return number[np.repeat(~crowded, sizes)], number[places.ravel()]
+    return mine.at(np.repeat(~crowded, sizes)), mine.at(places.ravel())
 
 
 def _spread(size: IntVector, beginning: IntVector, cap: int) -> IntVector:
@@ -132,23 +158,52 @@ def _keyed(seeds: NDArray[np.uint64], key: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(permutation.update(blocks.tobytes()), dtype="<u8")[::2].astype(np.uint64)
 
 
-def _sum(pieces: tuple[Numbers, ...], part: Part) -> IntVector:
-    return functools.reduce(np.add, (_totals(piece, part) for piece in pieces))
+# --- Adding up --------------------------------------------------------------------------------------------
 
 
-def _totals(number: Numbers, part: Part, *, copies: IntVector | None = None) -> IntVector:
-    """Exact integer sums, each number once or as often as `copies` says; see `MOST_RECORDS`."""
-    form = record_number(part)
-    cell = (number >> number.dtype.type(form.value_bits)).astype(np.intp)
+def _sum(pieces: tuple[_Records, ...], part: Part) -> Tally:
+    return functools.reduce(np.add, (_tally(piece, part) for piece in pieces))
+
+
+def _tally(records: _Records, part: Part) -> Tally:
+    """Exact sums in whole numbers, each record once or as often as `copies` says; see `MOST_RECORDS`."""
+    cell, values = _held(records, record_number(part))
+    match part.kind:
+        case PartKind.EVENTS | PartKind.PATIENTS:
+            return _counted(cell, part.groups, records.copies)[:, np.newaxis]
+        case PartKind.CODES | PartKind.TREE | PartKind.LAST:
+            width = tally_width(part)
+            return _counted(cell * width + values[0], part.groups * width, records.copies).reshape(-1, width)
+        case PartKind.SUM:
+            return _added(cell, values[0], part.groups, records.copies)[:, np.newaxis]
+        case _:
+            columns = [_counted(cell, part.groups, records.copies)]
+            columns += [_added(cell, value, part.groups, records.copies) for value in values]
+            if part.kind is not PartKind.MEAN:
+                pairs = itertools.combinations_with_replacement(values, 2)
+                columns += [_added(cell, left * right, part.groups, records.copies) for left, right in pairs]
+            return np.stack(columns, axis=1)
+
+
+def _held(records: _Records, form: RecordNumber) -> tuple[NDArray[np.intp], list[IntVector]]:
+    """The cells, and the values one by one."""
+    rest, kind = records.number, records.number.dtype.type
+    if form.wide:
+        return rest.astype(np.intp), list(records.wide)
+    values: list[IntVector] = []
+    for bits, lowest in zip(reversed(form.value_bits), reversed(form.lowest), strict=True):
+        values.append((rest & kind((1 << bits) - 1)).astype(np.int64) + lowest)
+        rest = rest >> kind(bits)
+    return rest.astype(np.intp), values[::-1]
+
+
+def _counted(cell: NDArray[np.intp], cells: int, copies: IntVector | None) -> IntVector:
     if copies is None:
-        records = np.bincount(cell, minlength=part.groups)
-    else:
-        records = np.zeros(part.groups, dtype=np.int64)
-        np.add.at(records, cell, copies)
-    first = records * form.lowest
-    if form.value_bits:
-        value = (number & number.dtype.type((1 << form.value_bits) - 1)).astype(np.int64)
-        np.add.at(first, cell, value if copies is None else value * copies)
-    if part.coordinates == 1:
-        return first
-    return np.stack((first, part.quantisers[0].high * records - first), axis=1).ravel()
+        return np.bincount(cell, minlength=cells)
+    return _added(cell, copies, cells, None)
+
+
+def _added(cell: NDArray[np.intp], value: IntVector, cells: int, copies: IntVector | None) -> IntVector:
+    total = np.zeros(cells, dtype=np.int64)
+    np.add.at(total, cell, value if copies is None else value * copies)
+    return total

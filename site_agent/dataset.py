@@ -50,6 +50,15 @@ class Dataset(Protocol):
             SourceFailed: always the same words, whatever went wrong.
         """
 
+    def keys(self, form: Shape) -> Mapping[str, int]:
+        """How many units hold each text of the open column of a question for keys, before noise and threshold.
+
+        A unit is counted under at most `max_groups` texts, chosen from its own rows.
+
+        Raises:
+            SourceFailed: as above.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:

@@ -15,37 +15,29 @@ from __future__ import annotations
 import glob
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
-import numpy as np
 from sqlglot import exp
 
 from site_agent.dataset import TableFiles
-from site_agent.sources.capped import Capped
 from site_agent.sources.csv_header import read_header
+from site_agent.sources.duckdb_records import Keys
+from site_agent.sources.duckdb_tallies import DuckdbTallies
 from site_agent.sources.typed_columns import TEXT, accepts, accepts_key, is_whole_key, typed_column, typed_key
-from site_agent.statistics import (
-    FIRST,
-    GROUP,
-    SECOND,
-    UNIT,
-    Keys,
-    TypedRows,
-    bounded_totals,
-    column_name,
-    columns_needed,
-    record_cap,
-)
-from site_agent.trees import named, ref, text
+from site_agent.statements.cohort import column_name
+from site_agent.statements.records import UNIT, TypedRows, columns_needed
+from site_agent.statements.trees import named, ref, text
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.shape import Part, Shape
-from wardround.privacy.bounded import Bounded, IntVector
+from wardround.federation.shape import Shape
+from wardround.privacy.bounded import Bounded
 
 _LONGEST_RECORD_BYTES = 2_000_000
 _MAGIC = "*?["
+Answer = TypeVar("Answer")
 # Fixed before the first statement and then locked. `type_pushdown` would move a cast into the CSV reader,
 # where it raises and prints the row.
 _SETTINGS: Mapping[str, str] = {
@@ -110,12 +102,11 @@ class DuckdbFiles:
 
     def bounded(self, form: Shape) -> tuple[Bounded, ...]:
         """Read and bound; see `Dataset.bounded`."""
-        try:
-            return self._bounded(form)
-        except (duckdb.Error, OSError, MemoryError, RuntimeError, ValueError, SchemaRefused):
-            # Raised below, outside: an error raised here would carry the driver's text as its context.
-            self.close()
-        raise SourceFailed
+        return self._answered(form, DuckdbTallies.bounded)
+
+    def keys(self, form: Shape) -> dict[str, int]:
+        """Read and bound; see `Dataset.keys`."""
+        return self._answered(form, DuckdbTallies.open_keys)
 
     def close(self) -> None:
         """Let go of the database; the next question opens another."""
@@ -124,26 +115,17 @@ class DuckdbFiles:
         if opened is not None:
             opened[1].close()
 
-    def _bounded(self, form: Shape) -> tuple[Bounded, ...]:
-        layouts = self._layouts(form)
-        query = _typed_rows(form, layouts)
-        with self._connection([path for layout in layouts for path in layout.paths]) as connection:
-            rows = TypedRows(query, _keys(connection, form, layouts, query))
-            capped = Capped(connection, form, rows, self._key, self._limits.records)
-            return tuple(
-                Bounded(self._total(capped, part), part.l1_sensitivity, part.l2_sensitivity_squared, part.grid)
-                for part in form.parts
-            )
-
-    def _total(self, capped: Capped, part: Part) -> IntVector:
-        if (cap := record_cap(capped.form, part)) is not None:
-            return capped.total(part, cap=cap)
-        statement = bounded_totals(capped.form, part, capped.rows)
-        found = capped.connection.execute(statement.sql(dialect="duckdb")).fetchnumpy()
-        total = np.zeros(part.dimension, dtype=np.int64)
-        for offset, name in enumerate((FIRST, SECOND)[: part.coordinates]):
-            total[found[GROUP].astype(np.int64) * part.coordinates + offset] = found[name]
-        return total
+    def _answered(self, form: Shape, answer: Callable[[DuckdbTallies, Shape], Answer]) -> Answer:
+        try:
+            layouts = self._layouts(form)
+            query = _typed_rows(form, layouts)
+            with self._connection([path for layout in layouts for path in layout.paths]) as connection:
+                keys = _keys(connection, form, layouts, query)
+                return answer(DuckdbTallies(connection, TypedRows(query), keys, self._key, self._limits.records), form)
+        except (duckdb.Error, OSError, MemoryError, RuntimeError, ValueError, SchemaRefused):
+            # Raised below, outside: an error raised here would carry the driver's text as its context.
+            self.close()
+        raise SourceFailed
 
     # --- Schemas ------------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from site_agent.trees import call, cast, is_null, literal, paren, ref, text
+from site_agent.sources.duckdb_dialect import literal
+from site_agent.statements.trees import call, cast, is_null, paren, ref, text
 from wardround.federation.study import Column, ColumnType
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")

@@ -34,7 +34,7 @@ from wardround.federation.expressions import (
     Or,
     Within,
 )
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.law import Mechanism
 
 Open = Callable[[Sequence[Row]], Dataset]
@@ -56,7 +56,7 @@ def clipped(row: Row) -> Fraction | None:
 
 def test_where_nothing_is_cut_totals_are_the_plain_statistics(written: Open) -> None:
     rows = [row for row in random_rows(patients=40, rows=300, seed=1) if row["sbp"]]
-    asked = form(Query("visits", EVERY, None, ("dx",)), study(rows=10_000, groups=10_000))
+    asked = form(Query("visits", EVERY, None, (Grouping("dx"),)), study(rows=10_000, groups=10_000))
     events, patients, total, mean = natural(written(rows), asked)
     for place, dx in enumerate(DX):
         mine = [row for row in rows if row["dx"] == dx]
@@ -91,7 +91,7 @@ def test_on_step_sums_and_means_are_exact_in_integers(written: Open) -> None:
 
 def test_a_patient_counts_at_most_m_times_over_all_groups(written: Open) -> None:
     rows = random_rows(patients=10, rows=400, seed=2)
-    asked = form(Query("visits", EVERY, None, ("dx",)), study(rows=3, groups=2), Mechanism.DISCRETE_LAPLACE)
+    asked = form(Query("visits", EVERY, None, (Grouping("dx"),)), study(rows=3, groups=2), Mechanism.DISCRETE_LAPLACE)
     whole = form(Query("visits", EVERY), study(rows=3, groups=2), Mechanism.DISCRETE_LAPLACE)
     source = written(rows)
     known = [row for row in rows if row["dx"] in DX]
@@ -107,7 +107,7 @@ def test_a_patient_counts_at_most_m_times_over_all_groups(written: Open) -> None
 
 def test_the_choice_follows_the_key_and_not_the_order_of_the_file(tmp_path: Path) -> None:
     rows = random_rows(patients=20, rows=600, seed=3)
-    asked = form(Query("visits", EVERY, None, ("dx",)), study())
+    asked = form(Query("visits", EVERY, None, (Grouping("dx"),)), study())
     first = totals(dataset(write_csv(tmp_path / "a.csv", rows)), asked)
     again = totals(dataset(write_csv(tmp_path / "b.csv", rows[::-1])), asked)
     other = totals(dataset(write_csv(tmp_path / "a.csv", rows), key=bytes(32)), asked)
@@ -119,7 +119,7 @@ def test_the_choice_is_even_among_a_patients_rows(tmp_path: Path) -> None:
     rows = [
         {"patient_id": f"p{patient}", "dx": "I10" if place else "E11"} for patient in range(4000) for place in range(10)
     ]
-    asked = form(Query("visits", (EVENTS,), None, ("dx",)), study(rows=4), Mechanism.DISCRETE_LAPLACE)
+    asked = form(Query("visits", (EVENTS,), None, (Grouping("dx"),)), study(rows=4), Mechanism.DISCRETE_LAPLACE)
     ((rare, usual, *_),) = totals(dataset(write_parquet(tmp_path / "a.parquet", rows)), asked)
     assert rare + usual == 16_000
     # Binomial(4000, 0.4): six standard deviations are 186.
@@ -128,7 +128,7 @@ def test_the_choice_is_even_among_a_patients_rows(tmp_path: Path) -> None:
 
 def test_both_formats_give_the_same_totals(tmp_path: Path) -> None:
     rows = random_rows(patients=30, rows=500, seed=4)
-    asked = form(Query("visits", EVERY, None, ("dx", "sex", "ward")), study())
+    asked = form(Query("visits", EVERY, None, (Grouping("dx"), Grouping("sex"), Grouping("ward"))), study())
     one = totals(dataset(write_csv(tmp_path / "a.csv", rows)), asked)
     two = totals(dataset(write_parquet(tmp_path / "a.parquet", rows)), asked)
     assert one == two
@@ -138,7 +138,7 @@ def test_both_formats_give_the_same_totals(tmp_path: Path) -> None:
 def test_several_group_columns_are_laid_out_as_the_shape_says(written: Open) -> None:
     rows = random_rows(patients=30, rows=500, seed=5)
     asked = form(
-        Query("visits", (EVENTS,), None, ("ward", "dx", "sex")),
+        Query("visits", (EVENTS,), None, (Grouping("ward"), Grouping("dx"), Grouping("sex"))),
         study(rows=10_000),
         Mechanism.DISCRETE_LAPLACE,
     )
@@ -149,7 +149,9 @@ def test_several_group_columns_are_laid_out_as_the_shape_says(written: Open) -> 
 def test_events_as_units_are_not_capped(written: Open) -> None:
     rows = random_rows(patients=5, rows=400, seed=6)
     asked = form(
-        Query("visits", EVERY, None, ("dx",)), study(unit="event", rows=1, groups=1), Mechanism.DISCRETE_LAPLACE
+        Query("visits", EVERY, None, (Grouping("dx"),)),
+        study(unit="event", rows=1, groups=1),
+        Mechanism.DISCRETE_LAPLACE,
     )
     events, patients, total, mean = natural(written(rows), asked)
     for place, dx in enumerate(DX):

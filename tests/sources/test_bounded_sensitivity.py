@@ -27,7 +27,7 @@ from wardround.federation.expressions import (
     Or,
     Within,
 )
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.shape import Shape
 from wardround.privacy.bounded import Bounded
 from wardround.privacy.law import Mechanism
@@ -40,7 +40,7 @@ EVERY = (
     Aggregate(Statistic.MEAN, "sbp"),
     Aggregate(Statistic.MEAN, "cost"),
 )
-GROUPINGS: tuple[tuple[str, ...], ...] = ((), ("dx",), ("ward", "sex"))
+GROUPINGS: tuple[tuple[Grouping, ...], ...] = ((), (Grouping("dx"),), (Grouping("ward"), Grouping("sex")))
 COHORTS: tuple[Expression | None, ...] = (
     None,
     Comparison("sbp", Operator.GREATER_OR_EQUAL, 40),
@@ -97,7 +97,7 @@ Scene = tuple[
     list[Row],
     list[Row],
     int,
-    tuple[str, ...],
+    tuple[Grouping, ...],
     Expression | None,
     Mechanism,
     tuple[int, int],

@@ -17,7 +17,7 @@ from site_agent.dataset import TableFiles
 from site_agent.sources.duckdb_files import DuckdbFiles, Limits
 from tests.sources.tables import ARROW, KEY, Cell, Row, form, random_rows, study, write_parquet
 from wardround.federation.errors import SourceFailed
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.shape import Shape
 from wardround.privacy.law import Mechanism
 
@@ -43,7 +43,9 @@ def source(folder: Path, rows: Sequence[Row], kind: pa.DataType, *, mebibytes: i
 
 
 def asked(rows: int = 3, groups: int = 2) -> Shape:
-    return form(Query("visits", EVERY, None, ("dx",)), study(rows=rows, groups=groups), Mechanism.DISCRETE_LAPLACE)
+    return form(
+        Query("visits", EVERY, None, (Grouping("dx"),)), study(rows=rows, groups=groups), Mechanism.DISCRETE_LAPLACE
+    )
 
 
 def totals(files: DuckdbFiles, question: Shape) -> list[list[int]]:
@@ -174,7 +176,7 @@ def test_a_table_of_one_patient_or_none_is_like_any_other(tmp_path: Path, kind: 
     held = [{"patient_id": keys[0], "dx": "E11", column: True if column == "sex" else 20} for _ in range(rows)]
     aggregates = (Aggregate(Statistic.SUM, column), Aggregate(Statistic.MEAN, column))
     worth = min(rows, 3) * (1 if column == "sex" else 20)
-    for grouping in ((), ("dx",)):
+    for grouping in ((), (Grouping("dx"),)):
         question = form(Query("visits", aggregates, None, grouping), study(rows=3, groups=2))
         total, _ = totals(source(tmp_path, held, stored), question)
         assert total[0] * question.parts[0].grid == worth
@@ -190,8 +192,8 @@ def test_more_records_than_64_bits_can_add_are_read_in_shares(
     ]
     files = source(tmp_path, rows, stored)
     once = totals(files, asked(rows=50, groups=3))
-    monkeypatch.setattr("site_agent.sources.capped.MOST_RECORDS", 100)
+    monkeypatch.setattr("site_agent.sources.duckdb_tallies.MOST_RECORDS", 100)
     assert totals(files, asked(rows=50, groups=3)) == once
-    monkeypatch.setattr("site_agent.sources.capped.MOST_RECORDS", 1)
+    monkeypatch.setattr("site_agent.sources.duckdb_tallies.MOST_RECORDS", 1)
     with pytest.raises(SourceFailed):
         files.bounded(asked(rows=50, groups=3))

@@ -26,7 +26,7 @@ from tests.sources.tables import (
 )
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceFailed
 from wardround.federation.expressions import Comparison, Operator
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.law import Mechanism
 
 COUNT = Aggregate(Statistic.COUNT)
@@ -35,7 +35,7 @@ ASKED = form(
         "visits",
         (COUNT, Aggregate(Statistic.MEAN, "sbp")),
         Comparison("seen", Operator.LESS, "2030-01-01"),
-        ("dx", "sex"),
+        (Grouping("dx"), Grouping("sex")),
     ),
     study(),
 )

@@ -17,7 +17,7 @@ from site_agent.sources.duckdb_files import DuckdbFiles, Limits
 from tests.sources.tables import ARROW, KEY, Row, form, random_rows, study, totals, write_csv, write_parquet
 from wardround.federation.errors import FederationError, SourceFailed
 from wardround.federation.expressions import And, Comparison, Operator, Within
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.shape import Shape
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
@@ -30,7 +30,7 @@ ASKED = form(
         "visits",
         (COUNT, Aggregate(Statistic.SUM, "age"), Aggregate(Statistic.MEAN, "sbp")),
         And((Comparison("age", Operator.GREATER, 1), Comparison("seen", Operator.LESS, "2030-01-01"))),
-        ("dx",),
+        (Grouping("dx"),),
     ),
     study(),
 )

@@ -1,0 +1,80 @@
+"""The tally of a part in one statement, and its lines as an array.
+
+The statement adds up records where no unit has too many of them; where a unit may, a choice comes between:
+by the database (`choosing`), or outside it over whole numbers (`site_agent.bounding`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from sqlglot import exp
+
+from site_agent.statements.dialect import Dialect
+from site_agent.statements.records import CELL, RECORDS, WEIGHT, TypedRows, is_weighed, value_names, with_records
+from site_agent.statements.trees import counted, grouped, named, ref, relation, times
+from site_agent.tallies import Tally, tally_width
+from wardround.federation.shape import Part, PartKind, Shape
+
+_CODED = (PartKind.CODES, PartKind.TREE, PartKind.LAST)
+_LARGEST = 2**63
+
+
+def tally_statement(form: Shape, part: Part, rows: TypedRows, dialect: Dialect) -> exp.Select:
+    """The tally over all records: right where `record_cap` is None."""
+    return with_records(tally_of(RECORDS, form, part, dialect), form, part, rows, dialect)
+
+
+def is_coded(part: Part) -> bool:
+    """Whether records are counted by code, so that a line of the tally is (cell, code, number)."""
+    return part.kind in _CODED
+
+
+def tally_of(source: str, form: Shape, part: Part, dialect: Dialect) -> exp.Select:
+    """The lines of the tally over an earlier part of the statement that holds records; see `read_tally`."""
+    if is_coded(part):
+        return grouped(relation(source), [ref(CELL), ref(value_names(part)[0])], [named(counted(), "n")])
+    sums = [named(total, f"t{place}") for place, total in enumerate(_totals(form, part, dialect))]
+    return grouped(relation(source), [ref(CELL)], [*sums])
+
+
+def _totals(form: Shape, part: Part, dialect: Dialect) -> list[exp.Expression]:
+    names = value_names(part)
+    sums = [dialect.total(ref(name)) for name in names]
+    match part.kind:
+        case PartKind.EVENTS if is_weighed(form, part):
+            return [dialect.total(ref(WEIGHT))]
+        case PartKind.SUM:
+            return sums
+        case PartKind.MEAN:
+            return [counted(), *sums]
+        case PartKind.MOMENTS | PartKind.PRODUCTS:
+            pairs = itertools.combinations_with_replacement(names, 2)
+            return [counted(), *sums, *(dialect.total(times(ref(left), ref(right))) for left, right in pairs)]
+        case _:
+            return [counted()]
+
+
+def read_tally(part: Part, lines: Iterable[Sequence[object]]) -> Tally:
+    """The tally from the statement's lines: (cell, code, number) or (cell, sums); groups without a line are empty."""
+    if is_coded(part):
+        found = np.array([[int(str(number)) for number in line] for line in lines], dtype=np.int64).reshape(-1, 3)
+        return tally_from(part, found[:, 0], found[:, 1], found[:, 2])
+    width = tally_width(part)
+    exact = [[int(str(number)) for number in line] for line in lines]
+    small = all(-_LARGEST <= number < _LARGEST for line in exact for number in line)
+    tally: Tally = np.zeros((part.groups, width), dtype=np.int64)
+    if not small:
+        tally = tally.astype(np.object_)
+    for line in exact:
+        tally[line[0]] = line[1:]
+    return tally
+
+
+def tally_from(part: Part, cells: Tally, codes: Tally, numbers: Tally) -> Tally:
+    """The tally of records with codes from its lines."""
+    tally = np.zeros((part.groups, tally_width(part)), dtype=np.int64)
+    tally[cells.astype(np.intp), codes.astype(np.intp)] = numbers
+    return tally
