@@ -12,17 +12,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.shape import Shape
 from wardround.privacy.bounded import Bounded
 
 FORMATS = ("csv", "parquet")
+_BEGINNINGS: Mapping[str, str] = {
+    "csv:": "csv",
+    "parquet:": "parquet",
+    "duckdb:": "duckdb",
+    "sqlite:": "sqlite",
+    "postgresql://": "postgresql",
+    "postgres://": "postgresql",
+}
+_ENDINGS: Mapping[str, str] = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".duckdb": "duckdb",
+    ".sqlite": "sqlite",
+    ".db": "sqlite",
+}
 KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """Where the hospital keeps one table of the study, in its own words."""
+    """Where the hospital keeps one table of the study, in its own words.
+
+    `relation` is a table, a view or a SELECT over one patient's own rows.
+    """
 
     source: str
     relation: str | None = None
@@ -62,10 +80,38 @@ class Dataset(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """A table's files: a format and an absolute path, which may be a pattern or a folder."""
+    """A table's files: a format and an absolute path, which may be a pattern or a folder.
+
+    `relation` is the hospital's own SELECT over them, which calls them `this`.
+    """
 
     format: str
     path: str
+    relation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one site, each answered by its own source."""
+
+    sources: Mapping[str, Dataset]
+
+    def check(self, form: Shape) -> None:
+        """See `Dataset.check`."""
+        self._source(form).check(form)
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        """See `Dataset.bounded`."""
+        return self._source(form).bounded(form)
+
+    def keys(self, form: Shape) -> Mapping[str, int]:
+        """See `Dataset.keys`."""
+        return self._source(form).keys(form)
+
+    def _source(self, form: Shape) -> Dataset:
+        if (source := self.sources.get(form.table.name)) is None:
+            raise SchemaRefused(f"The site has no source for the table {form.table.name!r}.")
+        return source
 
 
 def open_dataset(tables: Mapping[str, TableSource], *, folder: Path, key: bytes) -> Dataset:
@@ -73,37 +119,68 @@ def open_dataset(tables: Mapping[str, TableSource], *, folder: Path, key: bytes)
 
     `key` is the site's own secret: it decides which rows of a patient count when there are too many.
     """
-    # A hospital installs only the driver of its own source.
-    from site_agent.sources.duckdb_files import DuckdbFiles  # noqa: PLC0415
-
     if len(key) != KEY_BYTES:
         message = f"the key that chooses rows must have {KEY_BYTES} bytes"
         raise ValueError(message)
-    files = {name: table_files(name, source, folder=folder) for name, source in tables.items()}
-    return DuckdbFiles(files, key=key)
+    return Tables({name: _opened(name, source, folder=folder, key=key) for name, source in tables.items()})
+
+
+def _opened(table: str, source: TableSource, *, folder: Path, key: bytes) -> Dataset:
+    """The source that the text names; a hospital installs only the driver of its own."""
+    match kind_of(source.source):
+        case "postgresql":
+            from site_agent.sources.postgresql import open_postgresql  # noqa: PLC0415
+
+            return open_postgresql(table, source, key=key)
+        case "sqlite":
+            from site_agent.sources.sqlite import open_sqlite  # noqa: PLC0415
+
+            return open_sqlite(table, _path(table, source, folder), source, key=key)
+        case "duckdb":
+            from site_agent.sources.duckdb_database import open_duckdb  # noqa: PLC0415
+
+            return open_duckdb(table, _path(table, source, folder), source, key=key)
+        case _:
+            from site_agent.sources.duckdb_files import DuckdbFiles  # noqa: PLC0415
+
+            return DuckdbFiles({table: table_files(table, source, folder=folder)}, key=key)
+
+
+def kind_of(source: str) -> str | None:
+    """Which kind of source a text names, by what it begins or ends with; None when by neither."""
+    for beginning, kind in _BEGINNINGS.items():
+        if source.startswith(beginning):
+            return kind
+    for ending, kind in _ENDINGS.items():
+        if source.lower().endswith(ending):
+            return kind
+    return source if source in FORMATS else None
 
 
 def table_files(table: str, source: TableSource, *, folder: Path) -> TableFiles:
-    """The format and absolute path that `source` names, or one sentence about what it should say."""
-    kind, path = _split(source)
-    if kind is None or not path or "\x00" in path:
-        message = (
-            f"tables.{table}.source must be a path or pattern ending in .csv or .parquet, "
-            "or one of these formats with the path in relation."
-        )
-        raise ConfigurationMistaken(message)
-    return TableFiles(kind, str(folder.absolute() / path))
+    """The format, absolute path and SELECT that `source` names, or one sentence about what it should say."""
+    kind = kind_of(source.source)
+    if kind not in FORMATS:
+        raise _unknown(table)
+    if source.source in FORMATS:
+        # The format alone: the path stands in `relation`.
+        return TableFiles(kind, _absolute(table, source.relation or "", folder))
+    return TableFiles(kind, _path(table, source, folder), source.relation)
 
 
-def _split(source: TableSource) -> tuple[str | None, str]:
-    text = source.source
-    if text in FORMATS:
-        return text, source.relation or ""
-    if source.relation is not None:
-        return None, ""
-    for kind in FORMATS:
-        if text.startswith(f"{kind}:"):
-            return kind, text.removeprefix(f"{kind}:")
-        if text.lower().endswith(f".{kind}"):
-            return kind, text
-    return None, ""
+def _path(table: str, source: TableSource, folder: Path) -> str:
+    beginning, colon, rest = source.source.partition(":")
+    return _absolute(table, rest if f"{beginning}{colon}" in _BEGINNINGS else source.source, folder)
+
+
+def _absolute(table: str, path: str, folder: Path) -> str:
+    if not path or "\x00" in path:
+        raise _unknown(table)
+    return str(folder.absolute() / path)
+
+
+def _unknown(table: str) -> ConfigurationMistaken:
+    return ConfigurationMistaken(
+        f"tables.{table}.source must be a path or pattern ending in .csv, .parquet, .duckdb, .sqlite or .db, "
+        "one of csv:PATH, parquet:PATH, duckdb:PATH and sqlite:PATH, or postgresql://USER@HOST/DATABASE."
+    )
