@@ -1,0 +1,223 @@
+"""The sums of one part while a snapshot is read, some whole patients at a time.
+
+Rows count where the cohort selects them and their group and values are there; then, and only then, the cap: of each
+patient the first rows in the snapshot's keyed order, or one record for each of its first groups.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from site_agent.prepared.cells import NO_LEVEL, Cells, Vector, Vectors, coded
+from site_agent.prepared.cohorts import Mask
+from site_agent.prepared.columns import KeptColumn
+from site_agent.prepared.scanning import (
+    Patients,
+    Runs,
+    among_first,
+    among_first_cells,
+    by_patient,
+    by_patient_and_cell,
+)
+from site_agent.tallies import Tally
+from wardround.federation.errors import InvariantBroken
+from wardround.federation.shape import Part, PartKind, Shape
+from wardround.federation.study import ColumnType, Unit
+
+_EXACT_ROWS = 2**18
+"""Sums of so many levels, squares or products, none above 2^34, are exact in the doubles that bincount adds in."""
+
+_MANY = 2**20
+_SAFE = 2**62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Some whole patients in keyed order, and which of their rows the cohort selects. Secret."""
+
+    rows: slice
+    patients: Patients = field(repr=False)
+    chosen: Mask | None = field(repr=False)
+
+
+class Sums(Protocol):
+    """What is added up for one part."""
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the rows of some more patients, all of them whole."""
+
+    def tally(self) -> Tally:
+        """The sums so far: one line for each group."""
+
+
+class CodeCounts:
+    """Rows by group where the group follows from the code of one column, and every code that occurs has one."""
+
+    def __init__(self, form: Shape, part: Part, column: KeptColumn, table: Vector) -> None:
+        self._most = row_cap(form)
+        self._codes, self._table, self._groups = column.codes, table, part.groups
+        self._counts = np.zeros(table.size, dtype=np.int64)
+
+    @staticmethod
+    def possible(column: KeptColumn, table: Vector) -> bool:
+        """Whether no row has to be left out for its group."""
+        gaps = 2 if column.column.type is ColumnType.CATEGORY else 1
+        return not column.gaps and bool((table[gaps:] >= 0).all())
+
+    def add(self, chunk: Chunk) -> None:
+        patients, codes = chunk.patients, self._codes[chunk.rows]
+        if chunk.chosen is not None:
+            patients, codes = patients[chunk.chosen], codes[chunk.chosen]
+        if self._most is not None:
+            codes = codes[among_first(patients, self._most)]
+        self._counts += np.bincount(codes, minlength=self._counts.size)
+
+    def tally(self) -> Tally:
+        found = np.zeros((self._groups, 1), dtype=np.int64)
+        inside = self._table >= 0
+        np.add.at(found[:, 0], self._table[inside], self._counts[inside])
+        return found
+
+
+class RowSums:
+    """Rows, or their levels, by group: of each unit the first few."""
+
+    def __init__(self, form: Shape, part: Part, cells: Cells, levels: list[Vectors], *, rows: int) -> None:
+        self._most = row_cap(form)
+        self._cells, self._levels = cells, levels
+        largest = max((max(abs(q.low), abs(q.high)) for q in part.quantisers), default=1)
+        self._total = _zeros(cells.groups, 1, rows * largest)
+
+    def add(self, chunk: Chunk) -> None:
+        patients, cell, levels = _narrowed(chunk, self._cells, self._levels)
+        value = levels[0] if levels else None
+        if self._most is not None:
+            kept = among_first(patients, self._most)
+            cell = None if cell is None else cell[kept]
+            value = None if value is None else value[kept]
+            _add(self._total[:, 0], cell, value, int(np.count_nonzero(kept)))
+        else:
+            _add(self._total[:, 0], cell, value, patients.size)
+
+    def tally(self) -> Tally:
+        return self._total
+
+
+class RecordSums:
+    """One record for each unit and group: of each unit the first few groups."""
+
+    def __init__(self, form: Shape, part: Part, cells: Cells, levels: list[Vectors], *, width: int, rows: int) -> None:
+        self._part, self._cells, self._levels = part, cells, levels
+        self._by_patient = form.unit is Unit.PATIENT
+        largest = max((q.high for q in part.quantisers), default=1)
+        squared = part.kind in (PartKind.MOMENTS, PartKind.PRODUCTS)
+        self._total = _zeros(cells.groups, width, rows * (largest**2 if squared else largest))
+
+    def add(self, chunk: Chunk) -> None:
+        patients, cell, levels = _narrowed(chunk, self._cells, self._levels)
+        if patients.size == 0:
+            return
+        if not self._by_patient:
+            self._add_records(cell, self._values(levels), patients.size)
+            return
+        if cell is None:
+            runs, kept = by_patient(patients), None
+        else:
+            runs = by_patient_and_cell(patients, cell, self._cells.groups)
+            most = self._part.max_groups
+            kept = among_first_cells(patients, runs, most) if most < self._cells.groups else None
+            cell = cell[_firsts(runs)]
+        values = self._collapsed(levels, runs)
+        if kept is not None and cell is not None:
+            cell, values = cell[kept], [value[kept] for value in values]
+        self._add_records(cell, values, runs.starts.size if cell is None else cell.size)
+
+    def tally(self) -> Tally:
+        return self._total
+
+    def _collapsed(self, levels: list[Vector], runs: Runs) -> list[Vector]:
+        """What the rows of one unit in one group amount to."""
+        if runs.order is not None:
+            levels = [level[runs.order] for level in levels]
+        if self._part.kind is PartKind.LAST:
+            return [np.maximum.reduceat(self._values(levels)[0], runs.starts)]
+        twice = 2 * runs.sizes
+        means = [(2 * np.add.reduceat(level, runs.starts) + runs.sizes) // twice for level in levels]
+        return self._values(means)
+
+    def _values(self, levels: list[Vector]) -> list[Vector]:
+        """The numbers of a record from its levels: the levels themselves, or one code."""
+        coding = self._part.coding
+        match self._part.kind:
+            case PartKind.CODES | PartKind.TREE if coding is not None:
+                return [coded(levels[0], coding)]
+            case PartKind.LAST if coding is not None:
+                return [2 * coded(levels[0], coding) + levels[1]]
+            case _:
+                return levels
+
+    def _add_records(self, cell: Vector | None, values: list[Vector], records: int) -> None:
+        total, width = self._total, self._total.shape[1]
+        match self._part.kind:
+            case PartKind.PATIENTS:
+                _add(total[:, 0], cell, None, records)
+            case PartKind.CODES | PartKind.TREE | PartKind.LAST:
+                place = values[0] if cell is None else cell * width + values[0]
+                _add(total.reshape(-1), place, None, records)
+            case PartKind.MEAN | PartKind.MOMENTS | PartKind.PRODUCTS:
+                _add(total[:, 0], cell, None, records)
+                sums = [*values]
+                if self._part.kind is not PartKind.MEAN:
+                    sums += [left * right for left, right in itertools.combinations_with_replacement(values, 2)]
+                for offset, value in enumerate(sums, start=1):
+                    _add(total[:, offset], cell, value, records)
+            case _:
+                raise InvariantBroken(private="rows were added up as records")
+
+
+def row_cap(form: Shape) -> int | None:
+    """How many rows of a unit count; under event adjacency every row is its own unit."""
+    return form.table.max_rows_per_unit if form.unit is Unit.PATIENT else None
+
+
+def _narrowed(chunk: Chunk, cells: Cells, levels: list[Vectors]) -> tuple[Patients, Vector | None, list[Vector]]:
+    """The rows that the cohort selects and that have a group and every value."""
+    cell = None if cells.numbers is None else cells.numbers(chunk.rows)
+    found = [level(chunk.rows) for level in levels]
+    mask = chunk.chosen
+    for known in [*([] if cell is None else [cell >= 0]), *(level != NO_LEVEL for level in found)]:
+        mask = known if mask is None else mask & known
+    if mask is None or mask.all():
+        return chunk.patients, cell, found
+    return chunk.patients[mask], None if cell is None else cell[mask], [level[mask] for level in found]
+
+
+def _firsts(runs: Runs) -> Vector:
+    return runs.starts if runs.order is None else runs.order[runs.starts]
+
+
+def _zeros(groups: int, width: int, largest: int) -> Tally:
+    """Room for sums up to `largest`: 64 bits where they are enough, else Python's whole numbers."""
+    if largest < _SAFE:
+        return np.zeros((groups, width), dtype=np.int64)
+    return np.zeros((groups, width), dtype=np.object_)
+
+
+def _add(total: Tally, cell: Vector | None, value: Vector | None, records: int) -> None:
+    """Add each value, or one for each record, to its cell's total, exactly."""
+    if cell is None:
+        total[0] += records if value is None else int(value.sum())
+        return
+    if total.size > _MANY:
+        np.add.at(total, cell, 1 if value is None else value)
+        return
+    for start in range(0, cell.size, _EXACT_ROWS):
+        part = slice(start, start + _EXACT_ROWS)
+        weights = None if value is None else value[part]
+        found: NDArray[np.int64] = np.bincount(cell[part], weights, minlength=total.size).astype(np.int64)
+        np.add(total, found, out=total, casting="unsafe")
