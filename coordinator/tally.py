@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from wardround.federation.study import Study
 from wardround.privacy.accounting.events import Event, Schedule
 from wardround.privacy.accounting.patients import schedule_of
-from wardround.privacy.loss import Cost, Fact
+from wardround.privacy.facts import AnyFact
+from wardround.privacy.loss import Cost
 from wardround.privacy.parallel import over_groups
 
 
@@ -25,7 +26,7 @@ class Reserved:
     date: float
     sites: frozenset[str]
     cost: Cost
-    facts: tuple[Fact, ...]
+    facts: tuple[AnyFact, ...]
 
 
 @dataclass(frozen=True, slots=True)

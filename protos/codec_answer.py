@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from protos import checks
 from protos._generated import answer_pb2 as pb
-from protos.codec_plan import MECHANISMS, mechanism_from_number
+from protos.codec_plan import mechanism_from_number, mechanism_to_number
 from protos.codec_query import (
     STATISTICS,
     column_name,
@@ -33,7 +33,6 @@ from wardround.federation.expressions import MAX_TEXT
 from wardround.federation.query import MAX_AGGREGATES, MAX_GROUP_COLUMNS, Statistic
 from wardround.federation.shape import MAX_CELLS
 from wardround.federation.study import Unit
-from wardround.privacy.law import Mechanism
 
 MAX_ESTIMATES = MAX_AGGREGATES * MAX_CELLS
 MAX_NOTE = 1024
@@ -199,7 +198,7 @@ def remaining_from_message(message: pb.Remaining) -> Remaining:
 
 def _privacy_to_message(privacy: PrivacyStatement) -> pb.PrivacyStatement:
     return pb.PrivacyStatement(
-        mechanism=MECHANISMS[Mechanism(privacy.mechanism)],
+        mechanism=mechanism_to_number(privacy.mechanism),
         charged=loss_to_message(privacy.charged),
         spent=loss_to_message(privacy.spent),
         remaining=remaining_to_message(privacy.remaining),

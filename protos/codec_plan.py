@@ -15,13 +15,17 @@ from wardround.federation.ledger.entry import EMPTY, Head
 from wardround.federation.plan import Plan
 from wardround.federation.query import MAX_AGGREGATES
 from wardround.federation.task import SignedTask, Task
+from wardround.privacy.facts import AnyMechanism
 from wardround.privacy.law import LARGEST_SCALE, SCALE_UNIT, Mechanism
+from wardround.privacy.selection import Choosing
+from wardround.privacy.thresholding import LARGEST_THRESHOLD
 
 SIGNATURE_BYTES = 64
 
-MECHANISMS = {
+MECHANISMS: dict[AnyMechanism, pb.Mechanism.ValueType] = {
     Mechanism.DISCRETE_GAUSSIAN: pb.MECHANISM_DISCRETE_GAUSSIAN,
     Mechanism.DISCRETE_LAPLACE: pb.MECHANISM_DISCRETE_LAPLACE,
+    Choosing.PERMUTE_AND_FLIP: pb.MECHANISM_PERMUTE_AND_FLIP,
 }
 _MECHANISMS_BACK = {int(number): mechanism for mechanism, number in MECHANISMS.items()}
 
@@ -35,6 +39,7 @@ def plan_to_message(plan: Plan) -> pb.Plan:
         scales_1024ths=[_scale_to_number(scale) for scale in plan.scales],
         participants=plan.participants,
         nonce=plan.nonce,
+        threshold=plan.threshold,
     )
 
 
@@ -49,12 +54,19 @@ def plan_from_message(message: pb.Plan) -> Plan:
         scales=tuple(_scale_from_number(number) for number in message.scales_1024ths),
         participants=checks.names(message.participants, "the participants"),
         nonce=checks.nonce(message.nonce),
+        threshold=checks.whole(message.threshold, "a threshold", upper=LARGEST_THRESHOLD),
     )
 
 
-def mechanism_from_number(number: int) -> Mechanism:
+def mechanism_from_number(number: int) -> AnyMechanism:
     """The mechanism behind a number of the wire."""
     return checks.member(_MECHANISMS_BACK, number, "a mechanism")
+
+
+def mechanism_to_number(name: str) -> pb.Mechanism.ValueType:
+    """The number on the wire of a mechanism that is known by its name."""
+    mechanism = next(mechanism for mechanism in MECHANISMS if mechanism.value == name)
+    return MECHANISMS[mechanism]
 
 
 def _scale_to_number(scale: Fraction) -> int:

@@ -15,9 +15,10 @@ from wardround.federation.ledger import chain
 from wardround.federation.ledger.body import cost_in, decode_body, facts_in, text_in
 from wardround.federation.ledger.entry import Entry
 from wardround.federation.ledger.receipts import acknowledges
-from wardround.federation.release import Release, decode_release, release_hash
+from wardround.federation.release import Release, decode_release, extent, release_hash
 from wardround.federation.task import Declined, Released
-from wardround.privacy.loss import Cost, Fact
+from wardround.privacy.facts import AnyFact
+from wardround.privacy.loss import Cost
 
 Kept: TypeAlias = Released | Declined
 
@@ -40,7 +41,7 @@ def charge_entry(connection: sqlite3.Connection, plan_id: str) -> Entry | None:
     return None if row is None else _entry(connection, row[0], kind="charged", plan_id=plan_id)
 
 
-def charged_facts(connection: sqlite3.Connection, plan_id: str) -> tuple[Fact, ...] | None:
+def charged_facts(connection: sqlite3.Connection, plan_id: str) -> tuple[AnyFact, ...] | None:
     """The facts that were paid for, or None when nothing was."""
     entry = charge_entry(connection, plan_id)
     return None if entry is None else facts_in(decode_body(entry.body))
@@ -51,8 +52,8 @@ def store_release(connection: sqlite3.Connection, identity: Identity, release: R
     facts = charged_facts(connection, release.plan_id)
     if facts is None:
         raise UnpaidRelease
-    if release.values.size != sum(fact.dimension for fact in facts):
-        raise UnpaidRelease(private="the release has another length than what was paid for")
+    if not extent(release).is_paid_by(facts):
+        raise UnpaidRelease(private="the release has another extent than what was paid for")
     payload = release.encode()
     body = {"plan_id": release.plan_id, "release_hash": release_hash(payload)}
     entry = chain.append(connection, identity, kind="released", body=body)

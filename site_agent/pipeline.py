@@ -17,19 +17,21 @@ from site_agent.dataset import Dataset
 from site_agent.ledger import SiteLedger
 from site_agent.policy import Approval, Policy
 from site_agent.requests import RequestState
+from site_agent.selecting import key_counts, most_frequent, one_vote, scores
 from site_agent.shared_account import SharedAccount
 from wardround.federation.errors import BudgetExceeded, Mistaken, PlanRefused, Refused, SiteFrozen, SourceFailed
 from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger.entry import Head
-from wardround.federation.plan import Charge, Plan, price, shape_of
+from wardround.federation.plan import Charge, Plan, choice, price, selection, shape_of
 from wardround.federation.release import Release
 from wardround.federation.shape import Shape
 from wardround.federation.study import Study
 from wardround.federation.task import Failed, Pending, SignedTask, Submission
 from wardround.federation.wording import query_text
+from wardround.privacy.chance import Chance
 from wardround.privacy.filter import epsilon_charged
 from wardround.privacy.mechanisms import apply
-from wardround.privacy.noise import Noise
+from wardround.privacy.selection import Choosing
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Pipeline:
     coordinator: PublicIdentity
     ledger: SiteLedger
     dataset: Dataset
-    noise: Noise
+    noise: Chance
     today: Callable[[], datetime.date]
     shared: SharedAccount | None = None
 
@@ -81,10 +83,17 @@ class Pipeline:
             raise
 
     def _release(self, plan: Plan, form: Shape) -> Release:
+        date = self.today().isoformat()
+        if plan.threshold:
+            fact = selection(plan.laws()[0], form.parts[0], plan.threshold)
+            shown = most_frequent(self.noise.select(key_counts(self.dataset.keys(form), fact), fact))
+            return Release(plan.plan_id, self.site, date, np.array(list(shown.values()), np.int64), tuple(shown))
         bounded = self.dataset.bounded(form)
+        if plan.mechanism is Choosing.PERMUTE_AND_FLIP:
+            vote = self.noise.choose(scores(bounded[0]), choice(plan, form.parts[0]))
+            return Release(plan.plan_id, self.site, date, one_vote(vote, among=form.dimension))
         noised = [apply(part, law, self.noise) for part, law in zip(bounded, plan.laws(), strict=True)]
-        values = np.concatenate([part.total for part in noised])
-        return Release(plan.plan_id, self.site, self.today().isoformat(), values)
+        return Release(plan.plan_id, self.site, date, np.concatenate([part.total for part in noised]))
 
     def _approved(self, signed: SignedTask) -> bool:
         """Whether a steward, who never sees rows, has said yes; a no is already a kept refusal."""

@@ -18,7 +18,7 @@ from site_agent.pipeline import Pipeline
 from site_agent.shared_account import SharedAccount
 from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.study import Study
-from wardround.privacy.noise import Noise, SecureNoise
+from wardround.privacy.chance import Chance, SecureChance
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def open_shared_account(folder: SiteFolder, configuration: SiteConfiguration, st
     )
 
 
-def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Noise) -> Agent:
+def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agent:
     """The agent of this folder over gRPC."""
     configuration, study = folder.configuration(), folder.study()
     ledger.set_cap(configuration.policy.cap)
@@ -68,7 +68,7 @@ def serve(path: Path, *, announce: Callable[[str], None]) -> None:
     """Serve until a signal, or until an invariant breaks."""
     folder = open_folder(path)
     with serving_lock(folder.path), open_ledger(path) as ledger:
-        agent = make_agent(folder, ledger, noise=SecureNoise())
+        agent = make_agent(folder, ledger, noise=SecureChance())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: threading.Thread(target=agent.stop).start())
         announce(f"wardround: {folder.configuration().name} serves {folder.coordinator().address}")

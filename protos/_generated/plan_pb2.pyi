@@ -122,6 +122,8 @@ class _MechanismEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Mechanism.V
     """refused"""
     MECHANISM_DISCRETE_GAUSSIAN: _Mechanism.ValueType  # 1
     MECHANISM_DISCRETE_LAPLACE: _Mechanism.ValueType  # 2
+    MECHANISM_PERMUTE_AND_FLIP: _Mechanism.ValueType  # 3
+    """of a choice only"""
 
 class Mechanism(_Mechanism, metaclass=_MechanismEnumTypeWrapper): ...
 
@@ -129,6 +131,8 @@ MECHANISM_UNSPECIFIED: Mechanism.ValueType  # 0
 """refused"""
 MECHANISM_DISCRETE_GAUSSIAN: Mechanism.ValueType  # 1
 MECHANISM_DISCRETE_LAPLACE: Mechanism.ValueType  # 2
+MECHANISM_PERMUTE_AND_FLIP: Mechanism.ValueType  # 3
+"""of a choice only"""
 Global___Mechanism: _TypeAlias = Mechanism  # noqa: Y015
 
 @_typing.final
@@ -498,11 +502,14 @@ class Plan(_message.Message):
     SCALES_1024THS_FIELD_NUMBER: _builtins.int
     PARTICIPANTS_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
+    THRESHOLD_FIELD_NUMBER: _builtins.int
     study_hash: _builtins.str
     """SHA-256, lower-case hexadecimal"""
     mechanism: Global___Mechanism.ValueType
     nonce: _builtins.str
     """empty unless a fresh answer was asked for"""
+    threshold: _builtins.int
+    """of a selection of keys, in steps of its grid; 0 otherwise; at most 2^60"""
     @_builtins.property
     def query(self) -> Global___Query: ...
     @_builtins.property
@@ -520,10 +527,11 @@ class Plan(_message.Message):
         scales_1024ths: _abc.Iterable[_builtins.int] | None = ...,
         participants: _abc.Iterable[_builtins.str] | None = ...,
         nonce: _builtins.str = ...,
+        threshold: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["query", b"query"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mechanism", b"mechanism", "nonce", b"nonce", "participants", b"participants", "query", b"query", "scales_1024ths", b"scales_1024ths", "study_hash", b"study_hash"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mechanism", b"mechanism", "nonce", b"nonce", "participants", b"participants", "query", b"query", "scales_1024ths", b"scales_1024ths", "study_hash", b"study_hash", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

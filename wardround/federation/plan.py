@@ -11,26 +11,33 @@ from fractions import Fraction
 from functools import cached_property
 
 from wardround.federation import canonical
-from wardround.federation.errors import PlanRefused
-from wardround.federation.query import Query
-from wardround.federation.shape import Shape, shape
+from wardround.federation.errors import InvariantBroken, PlanRefused
+from wardround.federation.query import Query, Statistic
+from wardround.federation.shape import Part, Shape, shape
 from wardround.federation.study import Study
+from wardround.privacy.facts import AnyFact, AnyMechanism
 from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.loss import Cost, Fact, total
+from wardround.privacy.selection import ChoiceFact, Choosing, exact_epsilon
+from wardround.privacy.thresholding import SelectionFact
 
 
 # Without slots, so that the id is computed once. It is kept on the very object and not looked up by equality:
 # 40 equals 40.0, but they are two encodings.
 @dataclass(frozen=True)
 class Plan:
-    """What every participant is asked: study, query, mechanism, one noise scale per part, participants."""
+    """What every participant is asked: study, query, mechanism, one noise scale per part, participants.
+
+    `threshold` is what a noised count must pass before its key is shown, in grid steps; 0 where no keys are.
+    """
 
     study_hash: str
     query: Query
-    mechanism: Mechanism
+    mechanism: AnyMechanism
     scales: tuple[Fraction, ...]
     participants: tuple[str, ...]
     nonce: str = ""
+    threshold: int = 0
 
     @cached_property
     def plan_id(self) -> str:
@@ -39,6 +46,8 @@ class Plan:
 
     def laws(self) -> tuple[NoiseLaw, ...]:
         """The noise of each part."""
+        if not isinstance(self.mechanism, Mechanism):
+            raise InvariantBroken(private="a choice adds no noise")
         return tuple(NoiseLaw(self.mechanism, scale) for scale in self.scales)
 
 
@@ -47,7 +56,7 @@ class Charge:
     """What one plan costs one site: facts that never change, and the integers derived from them."""
 
     plan_id: str
-    facts: tuple[Fact, ...]
+    facts: tuple[AnyFact, ...]
 
     @property
     def cost(self) -> Cost:
@@ -65,6 +74,15 @@ def shape_of(plan: Plan, study: Study) -> Shape:
     if canonical.encode(form.query) != canonical.encode(plan.query) or len(plan.scales) != len(form.parts):
         msg = "the plan is not in canonical form."
         raise PlanRefused(msg)
+    statistic = form.query.aggregates[0].statistic
+    if (plan.threshold != 0) != (statistic is Statistic.KEYS):
+        msg = "a plan has a threshold exactly where keys are selected."
+        raise PlanRefused(msg)
+    if not isinstance(plan.mechanism, Mechanism) and (
+        plan.mechanism is not Choosing.PERMUTE_AND_FLIP or statistic is not Statistic.CHOICE
+    ):
+        msg = "a plan chooses by permute-and-flip, and only where a choice is asked for."
+        raise PlanRefused(msg)
     return form
 
 
@@ -72,12 +90,45 @@ def price(plan: Plan, study: Study) -> Charge:
     """What this plan costs at one site. Both sides call this; nobody sends it."""
     form = shape_of(plan, study)
     try:
-        facts = tuple(
-            Fact(law, part.l1_sensitivity, part.l2_sensitivity_squared, part.dimension)
-            for law, part in zip(plan.laws(), form.parts, strict=True)
-        )
-        charge = Charge(plan.plan_id, facts)
-        _ = charge.cost
+        charge = Charge(plan.plan_id, _facts(plan, form))
+        cost = charge.cost
     except ValueError as error:
         raise PlanRefused(f"the plan's noise is outside what can be accounted: {error}") from None
+    if plan.threshold and cost.slack > selection_slack(cost, study):
+        msg = "the plan's threshold is too low: showing a key of one patient takes more δ than the plan's share of ε."
+        raise PlanRefused(msg)
     return charge
+
+
+def selection(law: NoiseLaw, part: Part, threshold: int) -> SelectionFact:
+    """The fact of a selection of keys with this noise."""
+    return SelectionFact(law, threshold, max_keys=part.max_groups, steps=part.increment)
+
+
+def selection_slack(cost: Cost, study: Study) -> int:
+    """How much slack a selection may take at one site: as large a share of the study's as its share of the loss.
+
+    So the questions that fit a study's ε fit its δ, whoever plans them.
+    """
+    allowance = study.cap.allowance()
+    if cost.mu_squared:
+        return allowance.slack * cost.mu_squared // allowance.mu_squared if allowance.mu_squared else 0
+    return allowance.slack * cost.pure // allowance.pure if allowance.pure else 0
+
+
+def choice(plan: Plan, part: Part) -> ChoiceFact:
+    """The fact of a choice: one unit moves every candidate's count by at most 1, all the same way, so ε is 1/scale."""
+    # A scale of the wire, as it would be that of Laplace noise.
+    scale = NoiseLaw(Mechanism.DISCRETE_LAPLACE, plan.scales[0]).scale
+    return ChoiceFact(Choosing.PERMUTE_AND_FLIP, exact_epsilon(1 / scale), part.dimension)
+
+
+def _facts(plan: Plan, form: Shape) -> tuple[AnyFact, ...]:
+    if plan.mechanism is Choosing.PERMUTE_AND_FLIP:
+        return (choice(plan, form.parts[0]),)
+    if plan.threshold:
+        return (selection(plan.laws()[0], form.parts[0], plan.threshold),)
+    return tuple(
+        Fact(law, part.l1_sensitivity, part.l2_sensitivity_squared, part.dimension)
+        for law, part in zip(plan.laws(), form.parts, strict=True)
+    )

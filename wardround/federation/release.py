@@ -7,42 +7,87 @@ of day. Its bytes are fixed when it is kept, and only those bytes are ever sent.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
 
 from wardround.federation.errors import MalformedMessage
+from wardround.federation.expressions import MAX_TEXT
+from wardround.federation.query import MAX_KEYS
 from wardround.federation.study import parse_date
 from wardround.privacy.bounded import IntVector
+from wardround.privacy.facts import AnyFact
+from wardround.privacy.thresholding import SelectionFact
 
 MAX_VALUES = 8_000_000
+
+# Control characters, halves of characters, and what breaks or turns a line of text.
+_HIDDEN_KINDS = ("Cc", "Cs", "Zl", "Zp")
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
-    """One site's noised answer to one plan."""
+    """One site's noised answer to one plan; where keys were selected, one value for each key that is shown."""
 
     plan_id: str
     site: str
     date: str
     values: IntVector
+    keys: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         """A line of JSON, then the integers as little-endian 64-bit words."""
-        header = {
+        header: dict[str, object] = {
             "date": self.date,
             "plan_id": self.plan_id,
             "site": self.site,
             "values": int(self.values.size),
         }
+        # Absent when there are none: what was released before keys could be is the same bytes still.
+        if self.keys:
+            header["keys"] = self.keys
         line = json.dumps(header, sort_keys=True, separators=(",", ":")).encode("ascii")
         return line + b"\n" + self.values.astype("<i8").tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much a release says: its values, its keys, and the least of its values (0 when there are none)."""
+
+    values: int
+    keys: int
+    least: int
+
+    def is_paid_by(self, facts: tuple[AnyFact, ...]) -> bool:
+        """Whether these facts pay for a release of this extent."""
+        if any(isinstance(fact, SelectionFact) for fact in facts):
+            (fact, *more) = facts
+            above = isinstance(fact, SelectionFact) and (self.values == 0 or self.least > fact.threshold)
+            return above and not more and self.keys == self.values <= MAX_KEYS
+        paid = sum(fact.dimension for fact in facts if not isinstance(fact, SelectionFact))
+        return (self.keys, self.values) == (0, paid)
+
+
+def extent(release: Release) -> Extent:
+    """The extent of a release."""
+    least = int(release.values.min()) if release.values.size else 0
+    return Extent(int(release.values.size), len(release.keys), least)
 
 
 def release_hash(payload: bytes) -> str:
     """What a ledger entry says about the bytes of a release."""
     return hashlib.sha256(payload).hexdigest()
+
+
+def showable(key: str) -> bool:
+    """Whether a text of a hospital's table may be a key: short, on one line, and readable as it stands."""
+    return 0 < len(key) <= MAX_TEXT and not any(
+        character in _TURNING or unicodedata.category(character) in _HIDDEN_KINDS for character in key
+    )
 
 
 def decode_release(payload: bytes) -> Release:
@@ -51,13 +96,26 @@ def decode_release(payload: bytes) -> Release:
     try:
         header = json.loads(line)
         plan_id, site, date = str(header["plan_id"]), str(header["site"]), str(header["date"])
+        keys = tuple(header.get("keys", ()))
         values = np.frombuffer(body, dtype="<i8").astype(np.int64)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         msg = "a release does not begin with its header."
         raise MalformedMessage(msg) from None
-    release = Release(plan_id, site, date, values)
+    if keys and not _listed(keys, values):
+        msg = "the keys of a release are not showable texts in rising order, with one value for each."
+        raise MalformedMessage(msg)
+    release = Release(plan_id, site, date, values, keys)
     day = parse_date(date)
     if day is None or day.isoformat() != date or values.size > MAX_VALUES or release.encode() != payload:
         msg = "a release does not have its canonical form."
         raise MalformedMessage(msg)
     return release
+
+
+def _listed(keys: tuple[object, ...], values: IntVector) -> bool:
+    texts = [key for key in keys if isinstance(key, str)]
+    return (
+        len(texts) == len(keys) == values.size <= MAX_KEYS
+        and all(map(showable, texts))
+        and all(earlier < later for earlier, later in itertools.pairwise(texts))
+    )

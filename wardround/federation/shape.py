@@ -32,6 +32,7 @@ from wardround.federation.query import Aggregate, GroupBy, Query, Statistic
 from wardround.federation.study import Column, Study, Table, Unit
 from wardround.federation.typed_aggregates import narrowed
 from wardround.federation.typing_rules import typed
+from wardround.privacy.facts import AnyMechanism
 from wardround.privacy.law import Mechanism
 
 MAX_CELLS = 1_000_000
@@ -115,7 +116,7 @@ class Shape:
         return sum(part.dimension for part in self.parts)
 
 
-def shape(query: Query, study: Study, mechanism: Mechanism) -> Shape:
+def shape(query: Query, study: Study, mechanism: AnyMechanism) -> Shape:
     """The form of the answer to `query`; `QueryMistaken` when the study does not allow it."""
     exact = typed(query, study)
     table = study.table(exact.table)
@@ -161,7 +162,7 @@ class _Frame:
     table: Table
     unit: Unit
     groups: int
-    mechanism: Mechanism
+    mechanism: AnyMechanism
 
     @property
     def rows(self) -> int:
@@ -224,7 +225,9 @@ def _counted(aggregate: Aggregate, frame: _Frame) -> Part:
         groups, cells = math.prod(len(frame.table.column(name).domain) for name in aggregate.columns), 1
     elif aggregate.statistic is Statistic.CHOICE:
         groups = len(frame.table.column(aggregate.column or "").domain)
-        cells = min(frame.table.max_groups_per_unit, groups) if frame.unit is Unit.PATIENT else 1
+        # A choice only asks how far one count moves: a patient may count for every value it has.
+        most = frame.table.max_groups_per_unit if isinstance(frame.mechanism, Mechanism) else groups
+        cells = min(most, groups) if frame.unit is Unit.PATIENT else 1
     elif aggregate.statistic is Statistic.KEYS:
         cells = frame.table.max_groups_per_unit if frame.unit is Unit.PATIENT else 1
     norm, squared = cells * one, cells * one**2

@@ -26,7 +26,7 @@ from wardround.federation.ledger.entry import Entry
 from wardround.federation.query import Statistic
 from wardround.federation.study import Study
 from wardround.federation.task import SignedTask, Submission
-from wardround.privacy.noise import Noise, SecureNoise
+from wardround.privacy.chance import Chance, SecureChance
 
 ANALYST = "researcher"
 
@@ -37,7 +37,7 @@ class SimulatedSite:
 
     dataset: Dataset
     patients: int
-    noise: Noise | None = None
+    noise: Chance | None = None
     policy: Policy | None = None
 
 
@@ -143,7 +143,7 @@ class SimulatedFederation:
         )
         policy = site.policy or default_policy(self.study)
         ledger.set_cap(policy.cap)
-        noise = SecureNoise() if site.noise is None else site.noise
+        noise = SecureChance() if site.noise is None else site.noise
         pipeline = Pipeline(
             name, self.study, policy, coordinator, ledger, site.dataset, noise, lambda: datetime.date(2026, 1, 1)
         )

@@ -15,7 +15,7 @@ from wardround.analyst.result import Result
 from wardround.federation.answer import Progress
 from wardround.federation.errors import Mistaken
 from wardround.federation.study import Study
-from wardround.privacy.noise import Noise
+from wardround.privacy.chance import Chance
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
 from wardround.simulation.tables import find_sites, rounded_patients
@@ -58,7 +58,7 @@ def run_trials(
                 federation.close()
 
 
-def _noise(trial: Trial, *, first: bool) -> Noise | None:
+def _noise(trial: Trial, *, first: bool) -> Chance | None:
     """None is the true, secure noise. One noise on the total is one site's noise and nobody else's."""
     if trial.noiseless or (trial.trusted_total and not first):
         return ZeroNoise()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from site_agent.dataset import Dataset, TableSource, open_dataset
@@ -22,6 +23,7 @@ class Remembering:
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._totals: dict[Shape, tuple[Bounded, ...]] = {}
+        self._keys: dict[Shape, Mapping[str, int]] = {}
 
     def check(self, form: Shape) -> None:
         """Refuse what can be seen to be impossible without reading a row."""
@@ -33,6 +35,12 @@ class Remembering:
         if form not in self._totals:
             self._totals[form] = self._dataset.bounded(form)
         return self._totals[form]
+
+    def keys(self, form: Shape) -> Mapping[str, int]:
+        """How many units hold each key, from memory if they were counted before."""
+        if form not in self._keys:
+            self._keys[form] = self._dataset.keys(form)
+        return self._keys[form]
 
 
 def find_sites(folder: Path, study: Study) -> dict[str, Dataset]:

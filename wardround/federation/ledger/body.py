@@ -12,9 +12,12 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from wardround.federation.errors import LedgerCorrupt
+from wardround.privacy.facts import AnyFact
 from wardround.privacy.filter import Cap
 from wardround.privacy.law import SCALE_UNIT, Mechanism, NoiseLaw
-from wardround.privacy.loss import Cost, Fact
+from wardround.privacy.loss import PURE_UNIT, Cost, Fact
+from wardround.privacy.selection import ChoiceFact, Choosing
+from wardround.privacy.thresholding import SelectionFact
 
 Plain: TypeAlias = "Mapping[str, Plain] | list[Plain] | tuple[Plain, ...] | str | int | float | bool | None"
 Body: TypeAlias = Mapping[str, Plain]
@@ -71,21 +74,12 @@ def cap_in(body: Mapping[str, object]) -> Cap:
         raise LedgerCorrupt(private=str(error)) from None
 
 
-def facts_body(facts: Iterable[Fact]) -> list[Plain]:
+def facts_body(facts: Iterable[AnyFact]) -> list[Plain]:
     """The facts of a charge, from which its cost can be derived again."""
-    return [
-        {
-            "mechanism": fact.law.mechanism.value,
-            "scale_1024ths": str(int(fact.law.scale * SCALE_UNIT)),
-            "l1": str(fact.l1_sensitivity),
-            "l2_squared": str(fact.l2_sensitivity_squared),
-            "dimension": str(fact.dimension),
-        }
-        for fact in facts
-    ]
+    return [_fact_body(fact) for fact in facts]
 
 
-def facts_in(body: Mapping[str, object]) -> tuple[Fact, ...]:
+def facts_in(body: Mapping[str, object]) -> tuple[AnyFact, ...]:
     """The facts in a `charged` or `reserved` entry."""
     listed = body.get("facts")
     if not isinstance(listed, list):
@@ -101,11 +95,47 @@ def text_in(body: Mapping[str, object], key: str) -> str:
     return value
 
 
-def _fact(item: object) -> Fact:
+def _fact_body(fact: AnyFact) -> Plain:
+    match fact:
+        case Fact():
+            return {
+                **_law_body(fact.law),
+                "l1": str(fact.l1_sensitivity),
+                "l2_squared": str(fact.l2_sensitivity_squared),
+                "dimension": str(fact.dimension),
+            }
+        case SelectionFact():
+            return {
+                **_law_body(fact.law),
+                "threshold": str(fact.threshold),
+                "max_keys": str(fact.max_keys),
+                "steps": str(fact.steps),
+            }
+        case ChoiceFact():
+            return {
+                "mechanism": fact.choosing.value,
+                "pure": str(int(fact.epsilon * PURE_UNIT)),
+                "dimension": str(fact.dimension),
+            }
+
+
+def _law_body(law: NoiseLaw) -> dict[str, Plain]:
+    return {"mechanism": law.mechanism.value, "scale_1024ths": str(int(law.scale * SCALE_UNIT))}
+
+
+def _fact(item: object) -> AnyFact:
     if not isinstance(item, dict):
         raise LedgerCorrupt(private="a fact is not a map")
+    mechanism = text_in(item, "mechanism")
     try:
-        law = NoiseLaw(Mechanism(text_in(item, "mechanism")), Fraction(_integer(item, "scale_1024ths"), SCALE_UNIT))
+        if mechanism in set(Choosing):
+            epsilon = Fraction(_integer(item, "pure"), PURE_UNIT)
+            return ChoiceFact(Choosing(mechanism), epsilon, _integer(item, "dimension"))
+        law = NoiseLaw(Mechanism(mechanism), Fraction(_integer(item, "scale_1024ths"), SCALE_UNIT))
+        if "threshold" in item:
+            return SelectionFact(
+                law, _integer(item, "threshold"), max_keys=_integer(item, "max_keys"), steps=_integer(item, "steps")
+            )
         return Fact(law, _integer(item, "l1"), _integer(item, "l2_squared"), _integer(item, "dimension"))
     except ValueError as error:
         raise LedgerCorrupt(private=str(error)) from None

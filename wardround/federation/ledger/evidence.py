@@ -20,7 +20,7 @@ from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.accounts import Balance
 from wardround.federation.ledger.database import BUSY_SECONDS, LEDGER_FILE
 from wardround.federation.ledger.entry import Entry, Head
-from wardround.federation.release import decode_release, release_hash
+from wardround.federation.release import Extent, decode_release, extent, release_hash
 from wardround.federation.study_file import read_study
 
 FORMAT = "wardround-ledger-1"
@@ -29,12 +29,12 @@ HEADER_KEYS = ("format", "role", "name", "key", "study_hash", "study", "sequence
 
 @dataclass(frozen=True, slots=True)
 class StoredBytes:
-    """A stored release, as far as it has to be known: whose it is, its hash and its length."""
+    """A stored release, as far as it has to be known: whose it is, its hash and how much it says, if it can be read."""
 
     sequence: int
     site: str
     release_hash: str
-    values: int
+    extent: Extent | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,8 @@ def _stored(plan_id: str, sequence: int, payload: bytes) -> StoredBytes:
     try:
         release = decode_release(payload)
     except FederationError:
-        return StoredBytes(sequence, "", hashed, -1)
-    size = int(release.values.size) if release.plan_id == plan_id else -1
-    return StoredBytes(sequence, release.site, hashed, size)
+        return StoredBytes(sequence, "", hashed, None)
+    return StoredBytes(sequence, release.site, hashed, extent(release) if release.plan_id == plan_id else None)
 
 
 def _own_key(folder: Path) -> str:

@@ -13,8 +13,9 @@ from wardround.federation.ledger.entry import Entry
 from wardround.federation.ledger.evidence import Store
 from wardround.federation.ledger.problems import Code, Problem
 from wardround.federation.ledger.receipts import acknowledges
+from wardround.privacy.facts import AnyFact
 from wardround.privacy.filter import Cap
-from wardround.privacy.loss import Cost, Fact, total
+from wardround.privacy.loss import Cost, total
 
 # Allowances come from floating point, whose last places differ between machines; this is far above that.
 _MACHINE_DIFFERENCE = 1e-9
@@ -31,7 +32,7 @@ class SiteRules:
         self._spent = Cost.zero()
         self._allowance = Cost.zero()
         self._cap: Cap | None = None
-        self._charges: dict[str, tuple[int, tuple[Fact, ...]]] = {}
+        self._charges: dict[str, tuple[int, tuple[AnyFact, ...]]] = {}
         self._releases: dict[str, tuple[Entry, str]] = {}
         self._refusals: dict[str, Entry] = {}
         self._frozen = False
@@ -132,13 +133,8 @@ class SiteRules:
                 yield Problem(entry.sequence, Code.MISSING_BYTES)
                 continue
             _, facts = self._charges.get(plan_id, (0, ()))
-            paid = sum(fact.dimension for fact in facts)
-            if (stored.sequence, stored.site, stored.release_hash, stored.values) != (
-                entry.sequence,
-                self._site,
-                hashed,
-                paid,
-            ):
+            signed = (stored.sequence, stored.site, stored.release_hash) == (entry.sequence, self._site, hashed)
+            if not signed or stored.extent is None or not stored.extent.is_paid_by(facts):
                 yield Problem(entry.sequence, Code.ALTERED_BYTES)
         for plan_id, _ in store.releases:
             if plan_id not in self._releases:
@@ -156,7 +152,7 @@ class SiteRules:
                 yield Problem(entry.sequence, Code.BAD_RECEIPT)
 
 
-def price_of(facts: tuple[Fact, ...]) -> Cost:
+def price_of(facts: tuple[AnyFact, ...]) -> Cost:
     """The cost of facts, derived again; `LedgerCorrupt` for noise that cannot be accounted."""
     try:
         return total(facts)

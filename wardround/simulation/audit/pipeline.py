@@ -75,11 +75,7 @@ def experiment(query: Query, study: Study, mechanism: Mechanism, worlds: Worlds)
 def claimed_by(plan: Plan, study: Study) -> float:
     """What the ledger is charged, as ε or μ."""
     cost = price(plan, study).cost
-    match plan.mechanism:
-        case Mechanism.DISCRETE_LAPLACE:
-            return cost.pure / PURE_UNIT
-        case Mechanism.DISCRETE_GAUSSIAN:  # pragma: no branch
-            return math.sqrt(cost.mu_squared / MU_UNIT)
+    return math.sqrt(cost.mu_squared / MU_UNIT) if cost.mu_squared else cost.pure / PURE_UNIT
 
 
 def released(bounded: Bounded, law: NoiseLaw, draws: int) -> IntVector:
