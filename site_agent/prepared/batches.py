@@ -14,7 +14,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.federation.study import Column, ColumnType, Table
+from wardround.federation.expressions import And, IsNull
+from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.shape import Shape
+from wardround.federation.study import Column, ColumnType, Table, Unit
 
 ABSENT, OTHER = -1, -2
 """A category's place where there is no value, and where the value is none of the public ones."""
@@ -165,3 +168,10 @@ def _objects(keys: Sequence[object]) -> NDArray[np.object_]:
     found = np.empty(len(keys), dtype=np.object_)
     found[:] = keys
     return found
+
+
+def every_column(table: Table) -> Shape:
+    """A question that touches every column of a table, for its schema's sake; it is never asked."""
+    terms = tuple(IsNull(column.name) for column in table.columns)
+    query = Query(table.name, (Aggregate(Statistic.COUNT, table.unit_key),), And(terms) if terms else None)
+    return Shape(query, table, Unit.PATIENT, ((),), ())

@@ -15,7 +15,7 @@ from __future__ import annotations
 import glob
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +24,10 @@ import duckdb
 from sqlglot import exp
 
 from site_agent.dataset import TableFiles
+from site_agent.prepared.batches import Batch, Fingerprint, every_column
+from site_agent.prepared.fingerprints import digest_text, stat_text
 from site_agent.sources.csv_header import read_header
+from site_agent.sources.duckdb_batches import duckdb_batches
 from site_agent.sources.duckdb_records import Keys
 from site_agent.sources.duckdb_tallies import DuckdbTallies
 from site_agent.sources.typed_columns import TEXT, accepts, accepts_key, is_whole_key, typed_column, typed_key
@@ -33,6 +36,7 @@ from site_agent.statements.records import UNIT, TypedRows, columns_needed
 from site_agent.statements.trees import named, ref, text
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.shape import Shape
+from wardround.federation.study import Table
 from wardround.privacy.bounded import Bounded
 
 _LONGEST_RECORD_BYTES = 2_000_000
@@ -107,6 +111,24 @@ class DuckdbFiles:
     def keys(self, form: Shape) -> dict[str, int]:
         """Read and bound; see `Dataset.keys`."""
         return self._answered(form, DuckdbTallies.open_keys)
+
+    def fingerprint(self, table: Table) -> Fingerprint:
+        """The paths, sizes and times of the table's files; see `Preparable.fingerprint`."""
+        if (files := self._tables.get(table.name)) is None:
+            raise SchemaRefused(f"The site has no source for the table {table.name!r}.")
+        try:
+            state = stat_text(_existing(files, table.name))
+        except OSError:
+            raise _refused(table.name, "cannot be opened", files.path) from None
+        return Fingerprint(digest_text(["duckdb", files.format, files.path, files.relation, state]), sees_changes=True)
+
+    def batches(self, table: Table) -> Iterator[Batch]:
+        """All rows, typed; see `Preparable.batches`."""
+        form = every_column(table)
+        layouts = self._layouts(form)
+        whole = is_whole_key({layout.columns[table.unit_key][1] for layout in layouts})
+        with self._connection([path for layout in layouts for path in layout.paths]) as connection:
+            yield from duckdb_batches(connection, TypedRows(_typed_rows(form, layouts)), table, whole_keys=whole)
 
     def close(self) -> None:
         """Let go of the database; the next question opens another."""

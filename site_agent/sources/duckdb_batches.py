@@ -1,0 +1,122 @@
+"""Typed rows out of DuckDB for preparation: all units, a share of them at a time, so that memory stays bounded.
+
+A share is read by one statement and holds its units whole. Values come as plain numbers; only texts whose values
+are not public, and unit keys that are no whole numbers, come as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from site_agent.prepared.batches import (
+    ABSENT,
+    BATCH_ROWS,
+    NO_DAY,
+    OTHER,
+    Batch,
+    Booleans,
+    Days,
+    Integers,
+    Numbers,
+    Places,
+    Values,
+    texts_of,
+)
+from site_agent.sources.duckdb_dialect import DuckdbDialect, literal
+from site_agent.sources.duckdb_records import Slice
+from site_agent.statements.cohort import column_name
+from site_agent.statements.records import UNIT, TypedRows
+from site_agent.statements.trees import call, cast, counted, integer, is_null, named, present, ref
+from wardround.federation.errors import SourceFailed
+from wardround.federation.study import Column, ColumnType, Table
+
+_SHARE_ROWS = 2**21
+_PRESENT = "p_"
+
+Found = Mapping[str, NDArray[np.generic]]
+
+
+def duckdb_batches(
+    connection: duckdb.DuckDBPyConnection,
+    rows: TypedRows,
+    table: Table,
+    *,
+    whole_keys: bool,
+    share_rows: int = _SHARE_ROWS,
+) -> Iterator[Batch]:
+    """Every row of `rows` that has a unit key; `whole_keys` says that keys are whole numbers of 64 bits."""
+    known = TypedRows(exp.select("*").from_(rows.query.subquery("typed")).where(present(ref(UNIT)), copy=False))
+    number = int(_read(connection, exp.select(named(counted(), "n")).from_(known.query.subquery("known")))["n"][0])
+    shares = max(-(-number // share_rows), 1)
+    for place in range(shares):
+        mine = Slice(place, shares).among(known)
+        found = _read(connection, _plain(mine, table, whole_keys=whole_keys))
+        for start in range(0, found[UNIT].size, BATCH_ROWS):
+            yield _batch(found, table, slice(start, start + BATCH_ROWS))
+
+
+def _read(connection: duckdb.DuckDBPyConnection, statement: exp.Select) -> Found:
+    try:
+        found = connection.execute(statement.sql(dialect="duckdb")).fetchnumpy()
+        return {name: np.ma.getdata(values) for name, values in found.items()}
+    except (duckdb.Error, MemoryError, RuntimeError, ValueError):
+        # Raised below, outside: an error raised here would carry the driver's text as its context.
+        pass
+    raise SourceFailed
+
+
+def _plain(rows: TypedRows, table: Table, *, whole_keys: bool) -> exp.Select:
+    columns = [named(cast(ref(UNIT), "BIGINT" if whole_keys else "VARCHAR"), UNIT)]
+    for column in table.columns:
+        value = ref(column_name(column.name))
+        columns.append(named(_number(value, column), column_name(column.name)))
+        if column.type is ColumnType.INTEGER:
+            columns.append(named(present(value.copy()), _PRESENT + column.name))
+    return exp.select(*columns).from_(rows.query.subquery("mine"))
+
+
+def _number(value: exp.Expression, column: Column) -> exp.Expression:
+    """The value as a number, and one of its own where there is none."""
+    match column.type:
+        case ColumnType.NUMBER:
+            return call("COALESCE", value, literal(float("nan")))
+        case ColumnType.INTEGER:
+            return call("COALESCE", value, integer(0))
+        case ColumnType.BOOLEAN:
+            return call("COALESCE", cast(value, "TINYINT"), cast(integer(ABSENT), "TINYINT"))
+        case ColumnType.DATE:
+            days = call("DATE_DIFF", exp.Literal.string("day"), cast(exp.Literal.string("1970-01-01"), "DATE"), value)
+            return cast(call("COALESCE", days, integer(NO_DAY)), "INTEGER")
+        case ColumnType.CATEGORY if column.open:
+            return value
+        case ColumnType.CATEGORY:
+            place = call("COALESCE", DuckdbDialect(b"").place(value, column.values), integer(OTHER))
+            return cast(exp.Case().when(is_null(value.copy()), integer(ABSENT)).else_(place), "INTEGER")
+
+
+def _batch(found: Found, table: Table, rows: slice) -> Batch:
+    units = found[UNIT][rows]
+    columns = {column.name: _values(found, column, rows) for column in table.columns}
+    return Batch(units.astype(np.int64) if units.dtype != np.object_ else units.astype(np.object_), columns)
+
+
+def _values(found: Found, column: Column, rows: slice) -> Values:
+    values = found[column_name(column.name)][rows]
+    match column.type:
+        case ColumnType.NUMBER:
+            return Numbers(values.astype(np.float64, copy=False))
+        case ColumnType.INTEGER:
+            return Integers(values.astype(np.int64, copy=False), found[_PRESENT + column.name][rows].astype(np.bool_))
+        case ColumnType.BOOLEAN:
+            return Booleans(values.astype(np.int8, copy=False))
+        case ColumnType.DATE:
+            return Days(values.astype(np.int32, copy=False))
+        case ColumnType.CATEGORY if column.open:
+            return texts_of(None if not isinstance(text, str) else text for text in values.tolist())
+        case ColumnType.CATEGORY:
+            return Places(values.astype(np.int32, copy=False))
