@@ -11,17 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from coordinator.combining.histograms import histograms
-from coordinator.combining.means import means, shares
+from coordinator.combining import histograms, means, products, quantiles, regressions, spread, survival, tables, totals
 from coordinator.combining.noise import CONFIDENCE, Noise, NoiseSetting, noise_of
-from coordinator.combining.products import correlations
-from coordinator.combining.quantiles import quantiles
-from coordinator.combining.regressions import regressions
-from coordinator.combining.spread import spreads
-from coordinator.combining.survival import survivals
-from coordinator.combining.tables import choices, tables
 from coordinator.combining.total import Total
-from coordinator.combining.totals import totals
 from wardround.federation.answer import Estimate
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.plan import Plan
@@ -57,25 +49,25 @@ def estimates_of(total: Total) -> Iterable[Estimate]:
     """What one part says: aggregate by aggregate, group by group, term by term."""
     match total.part.aggregates[0].statistic:
         case Statistic.COUNT | Statistic.SUM | Statistic.KEYS:
-            return totals(total)
+            return totals.estimates(total)
         case Statistic.MEAN | Statistic.VARIANCE | Statistic.STD:
-            return means(total) if total.part.kind is PartKind.MEAN else spreads(total)
+            return means.estimates(total) if total.part.kind is PartKind.MEAN else spread.estimates(total)
         case Statistic.HISTOGRAM:
-            return histograms(total)
+            return histograms.estimates(total)
         case Statistic.BELOW:
-            return shares(total)
+            return means.shares(total)
         case Statistic.QUANTILE:
-            return quantiles(total)
+            return quantiles.estimates(total)
         case Statistic.CHI_SQUARE:
-            return tables(total)
+            return tables.estimates(total)
         case Statistic.CHOICE:
-            return choices(total)
+            return tables.choices(total)
         case Statistic.CORRELATION:
-            return correlations(total)
+            return products.correlations(total)
         case Statistic.REGRESSION:
-            return regressions(total)
+            return regressions.estimates(total)
         case Statistic.SURVIVAL:
-            return survivals(total)
+            return survival.estimates(total)
 
 
 def _add(releases: Sequence[IntVector]) -> list[int]:

@@ -13,7 +13,7 @@ from wardround.federation.answer import Estimate
 from wardround.federation.shape import Part
 
 
-def histograms(total: Total) -> Iterator[Estimate]:
+def estimates(total: Total) -> Iterator[Estimate]:
     """The count of each interval of each group."""
     aggregate, grid = total.part.aggregates[0], total.part.grid
     names = interval_terms(total.part)

@@ -12,7 +12,7 @@ from wardround.federation.answer import Estimate
 from wardround.privacy.uncertainty import mean_interval
 
 
-def means(total: Total) -> Iterator[Estimate]:
+def estimates(total: Total) -> Iterator[Estimate]:
     """The mean of the records of each group."""
     quantiser = total.part.quantisers[0]
     for group, (above, below) in total.groups:

@@ -6,7 +6,10 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from wardround.privacy.law import NoiseLaw
+import numpy as np
+from numpy.typing import NDArray
+
+from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.uncertainty import critical_value, sum_variance
 
 CONFIDENCE = 0.95
@@ -43,10 +46,25 @@ class Noise:
 
     deviation: float
     critical: float
+    # How many Laplace draws it is the sum of; none where it is normal.
+    laplaces: int = 0
+
+    def scaled(self, factor: float) -> Noise:
+        """The same noise in another unit."""
+        return Noise(self.deviation * factor, self.critical, self.laplaces)
+
+    def simulated(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Noise like this one, to compare with; never to protect anybody."""
+        if self.laplaces == 0:
+            return generator.normal(0.0, self.deviation, shape)
+        scale = self.deviation / math.sqrt(2.0 * self.laplaces)
+        return generator.gamma(self.laplaces, scale, shape) - generator.gamma(self.laplaces, scale, shape)
 
 
 def noise_of(law: NoiseLaw, *, noises: int) -> Noise:
     """The noise in a sum of `noises` draws; without any, what is left is sampling, which is normal."""
     if noises == 0:
         return Noise(0.0, NORMAL)
-    return Noise(math.sqrt(sum_variance(law, noises)), critical_value(law, terms=noises, confidence=CONFIDENCE))
+    laplaces = noises if law.mechanism is Mechanism.DISCRETE_LAPLACE else 0
+    critical = critical_value(law, terms=noises, confidence=CONFIDENCE)
+    return Noise(math.sqrt(sum_variance(law, noises)), critical, laplaces)

@@ -8,6 +8,7 @@ orthogonal parts, one for each level (PROOFS.md#trees).
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from wardround.federation.study import Unit
 _ROUNDING = 1e-12
 
 
-def quantiles(total: Total) -> Iterator[Estimate]:
+def estimates(total: Total) -> Iterator[Estimate]:
     """Each asked quantile of each group."""
     part, noise = total.part, total.noise
     coding, tree = coded(part)
@@ -120,27 +121,33 @@ class Scale:
     ) -> tuple[float, float, tuple[float, float]]:
         """Value, error and interval of the place where `excess`, F(k) − level·N, leaves 0 behind.
 
-        The interval holds every leaf whose two edges may lie on the two sides of the level. Each of them alone is
-        wrongly left out as rarely as claimed, so the true one is too.
+        Counts rise, so the line is brought to rise first, which moves it no farther from the truth than the farthest
+        of its points was. The interval then holds every leaf whose edges may lie on the two sides of the level.
         """
         low, high = float(self.edges[0]), float(self.edges[-1])
         if number <= 0.0:
             return (low + high) / 2, (high - low) / 2, (low, high)
         rising = (np.maximum.accumulate(excess) + np.minimum.accumulate(excess[::-1])[::-1]) / 2
-        value = self._crossing(rising, -level * number)
-        first = _first(excess + reach >= 0.0)
-        last = _last(np.concatenate(([True], (excess - reach)[:-1] < 0.0)))
+        start = -level * number
+        place = _first(rising >= 0.0)
+        value = float(self.edges[place]) if self.on_edge else self._crossing(rising, start)
+        if not reach.any():
+            leaf = (value, value) if self.on_edge else (float(self.edges[place]), float(self.edges[place + 1]))
+            return value, 0.0, leaf
+        highest, lowest = rising + reach, rising - reach
+        first = _first(highest >= 0.0)
+        last = _last(np.concatenate(([True], lowest[:-1] < 0.0)))
+        lower = self._crossing(highest, start + float(reach[0]))
+        upper = self._crossing(np.minimum.accumulate(lowest[::-1])[::-1], start - float(reach[0]))
+        # Where in its leaf a record lies is not known either.
+        grain = (high - low) / (len(self.edges) - 1) / math.sqrt(12.0)
+        error = math.hypot(max(upper - lower, 0.0) / (2.0 * critical), grain)
         top = self.edges[last] if self.on_edge else self.edges[last + 1]
-        lower = self._crossing(np.maximum.accumulate(excess + reach), reach[0] - level * number)
-        upper = self._crossing(np.minimum.accumulate((excess - reach)[::-1])[::-1], -reach[0] - level * number)
-        error = min(max(upper - lower, 0.0) / (2.0 * critical), (high - low) / 2)
-        return value, error, (float(self.edges[first]), float(top))
+        return value, min(error, (high - low) / 2), (float(self.edges[first]), float(top))
 
     def _crossing(self, rising: Floats, start: float) -> float:
-        """Where a rising line, `start` at the first edge and then one number for each further edge, reaches 0."""
+        """Where a line, `start` at the first edge and then one number for each further edge, first reaches 0."""
         place = _first(rising >= 0.0)
-        if self.on_edge:
-            return float(self.edges[place])
         before, after = (float(rising[place - 1]) if place else start), float(rising[place])
         inside = -before / (after - before) if before < 0.0 < after else 1.0 if before < 0.0 else 0.0
         return float(self.edges[place] + inside * (self.edges[place + 1] - self.edges[place]))

@@ -38,7 +38,7 @@ class Fit:
     clear: bool
 
 
-def regressions(total: Total) -> Iterator[Estimate]:
+def estimates(total: Total) -> Iterator[Estimate]:
     """A coefficient for each predictor and the intercept, then R² and the residual standard deviation."""
     aggregate, quantisers = total.part.aggregates[0], total.part.quantisers
     critical = total.noise.critical
@@ -56,7 +56,8 @@ def regressions(total: Total) -> Iterator[Estimate]:
             yield estimate(aggregate, group, value, error, ends, term=terms[place], sampling=True)
         value, error, ends = _within(fit.explained, critical, largest=1.0, known=fit.clear)
         yield estimate(aggregate, group, value, error, ends, term="r_squared", sampling=True)
-        value, error, ends = root_of(*_within(fit.residual, critical, largest=_LARGEST, known=fit.clear))
+        largest = _LARGEST if fit.clear else 1.0
+        value, error, ends = root_of(*_within(fit.residual, critical, largest=largest, known=fit.clear))
         half = width / 2
         scaled = (half * ends[0], half * ends[1])
         yield estimate(aggregate, group, half * value, half * error, scaled, term="residual_sd", sampling=True)
@@ -67,16 +68,15 @@ def fitted(products: Products, critical: float) -> Fit:
     chosen = [0, *range(_OUTCOME + 1, len(products.sums))]
     matrix, target = products.sums[np.ix_(chosen, chosen)], products.sums[chosen, _OUTCOME]
     eigenvalues = np.linalg.eigvalsh(matrix)
-    # The eigenvalues of such noise hardly ever reach 2√width times its size; its tails have their own factor.
-    lost = 1.5 * critical * math.sqrt(len(chosen)) * float(products.noise[np.ix_(chosen, chosen)].max())
+    # The eigenvalues of such noise hardly ever reach so far: two deviations of it for every direction.
+    lost = critical * math.sqrt(len(chosen)) * float(products.noise[np.ix_(chosen, chosen)].max())
     lost += _SINGULAR * max(float(np.abs(matrix).max()), 1.0)
     clear = bool(eigenvalues[0] > lost) and products.number > len(chosen)
     ridge = 0.0 if clear else max(lost - float(eigenvalues[0]), 0.0)
     inverse: Floats = np.linalg.inv(matrix + ridge * np.eye(len(chosen))).astype(np.float64)
     coefficients: Floats = inverse @ target
     if not clear:
-        nothing = (_LARGEST / 2, _LARGEST / 2)
-        return Fit(coefficients, np.zeros_like(inverse), nothing, (0.5, 0.5), clear=False)
+        return Fit(coefficients, np.zeros_like(inverse), (0.5, 0.5), (0.5, 0.5), clear=False)
     return _judged(products, chosen, inverse, coefficients)
 
 

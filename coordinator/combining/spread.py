@@ -73,12 +73,12 @@ class Moments:
         return min(max((half - root) / curve, 0.0), 1.0), min(max((half + root) / curve + squared, 0.0), 1.0)
 
 
-def spreads(total: Total) -> Iterator[Estimate]:
+def estimates(total: Total) -> Iterator[Estimate]:
     """Mean, variance and standard deviation of each group, aggregate by aggregate."""
     quantiser = total.part.quantisers[0]
     half = quantiser.high // 2
     reach, centre = float(half / quantiser.per_unit), float(quantiser.value(half))
-    noise = Noise(total.noise.deviation / half**2, total.noise.critical)
+    noise = total.noise.scaled(1.0 / half**2)
     for aggregate in total.part.aggregates:
         for group, (number, first, second) in total.groups:
             found = Moments(number / half**2, first / half**2, second / half**2, noise)

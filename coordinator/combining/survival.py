@@ -31,12 +31,13 @@ class Curve:
     upper: Floats
 
 
-def survivals(total: Total) -> Iterator[Estimate]:
+def estimates(total: Total) -> Iterator[Estimate]:
     """The curve of each group, time by time, and the median time where the curve reaches it."""
     aggregate, times = total.part.aggregates[0], times_of(total.part)
     grid = float(total.part.grid)
-    noise = Noise(total.noise.deviation * grid, total.noise.critical)
+    noise = total.noise.scaled(grid)
     names = [number_text(time) for time in times]
+    alone = total.part.quantisers[0].high == len(times) - 1
     for group, line in zip(total.labels, total.matrix * grid, strict=True):
         curve = curve_of(line[0::2], line[1::2], noise)
         for place, name in enumerate(names):
@@ -44,9 +45,11 @@ def survivals(total: Total) -> Iterator[Estimate]:
             value, error = float(curve.share[place]), float(curve.error[place])
             yield estimate(aggregate, group, value, error, ends, term=name, sampling=True)
         if (curve.share <= _HALF).any():
-            value, *ends_of = (_reached(part, times) for part in (curve.share, curve.lower, curve.upper))
-            error = (ends_of[1] - ends_of[0]) / (2.0 * noise.critical)
-            yield estimate(aggregate, group, value, error, (ends_of[0], ends_of[1]), term="median", sampling=True)
+            early, middle, late = (_reached(line) for line in (curve.lower, curve.share, curve.upper))
+            # A time of its own stands for itself; a longer one began where the one before it ended.
+            ends = (times[early] if alone else times[max(early - 1, 0)], times[late])
+            error = (ends[1] - ends[0]) / (2.0 * noise.critical)
+            yield estimate(aggregate, group, times[middle], error, ends, term="median", sampling=True)
 
 
 def times_of(part: Part) -> list[float]:
@@ -106,7 +109,7 @@ def _shown(share: Floats, relative: Floats, lost: int, critical: float) -> Curve
     return Curve(falling, error, lower, upper)
 
 
-def _reached(line: Floats, times: list[float]) -> float:
-    """The first time at which half are gone; the last of all when it is never seen."""
+def _reached(line: Floats) -> int:
+    """The place of the first time at which half are gone; the last of all when that is never seen."""
     gone = line <= _HALF
-    return times[int(np.argmax(gone))] if gone.any() else times[-1]
+    return int(np.argmax(gone)) if gone.any() else len(line) - 1

@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from coordinator.combining.noise import CONFIDENCE, NORMAL
+from coordinator.combining.noise import CONFIDENCE, NORMAL, Noise
 from coordinator.combining.total import Floats, Total, estimate
 from wardround.federation.answer import Estimate
 from wardround.federation.query import Aggregate, Statistic
@@ -24,20 +24,21 @@ _MOST_DRAWS = 2**24
 _LARGEST_SIMULATED = 2**16
 
 
-def tables(total: Total) -> Iterator[Estimate]:
+def estimates(total: Total) -> Iterator[Estimate]:
     """The statistic, its degrees of freedom and its p-value; then the table, cell by cell."""
     aggregate = total.part.aggregates[0]
     domains = [total.form.table.column(name).domain for name in aggregate.columns]
     grid = float(total.part.grid)
     table = total.matrix.reshape(len(domains[0]), len(domains[1])) * grid
-    deviation = total.noise.deviation * grid
+    noise = total.noise.scaled(grid)
+    deviation = noise.deviation
     value, slopes = independence(table, deviation)
     free = freedom(table, deviation)
     error = deviation * math.sqrt(float((slopes**2).sum()))
     reach = total.noise.critical * error
     yield estimate(aggregate, (), value, error, (max(value - reach, 0.0), value + reach), term="statistic")
     yield estimate(aggregate, (), float(free), 0.0, (float(free), float(free)), term="degrees_of_freedom")
-    chance, doubt = p_value(table, deviation, value, free, seed=int(total.key[:16] or "0", 16))
+    chance, doubt = p_value(table, noise, value, free, seed=int(total.key[:16] or "0", 16))
     ends = (max(chance - NORMAL * doubt, 0.0), min(chance + NORMAL * doubt, 1.0))
     yield estimate(aggregate, (), chance, doubt, ends, term="p_value", sampling=True)
     counted = Aggregate(Statistic.COUNT, total.form.table.unit_key if total.form.unit is Unit.PATIENT else None)
@@ -66,7 +67,7 @@ def freedom(table: Floats, deviation: float) -> int:
     return max(rows - 1, 0) * max(columns - 1, 0)
 
 
-def p_value(table: Floats, deviation: float, value: float, free: int, *, seed: int) -> tuple[float, float]:
+def p_value(table: Floats, noise: Noise, value: float, free: int, *, seed: int) -> tuple[float, float]:
     """How often independent columns would look at least so dependent, and the error of the simulation.
 
     Independent tables have the margins of this one, as far as the noise shows them, and noise of their own. Without
@@ -74,7 +75,7 @@ def p_value(table: Floats, deviation: float, value: float, free: int, *, seed: i
     """
     if free == 0:
         return 1.0, 0.0
-    if deviation == 0.0 or table.size > _LARGEST_SIMULATED:
+    if noise.deviation == 0.0 or table.size > _LARGEST_SIMULATED:
         return chi_square_tail(value, free), 0.0
     number = max(float(table.sum()), 0.0)
     chances = (_expected(table) / number).ravel() if number > 0.0 else np.full(table.size, 1.0 / table.size)
@@ -83,8 +84,8 @@ def p_value(table: Floats, deviation: float, value: float, free: int, *, seed: i
     generator = np.random.default_rng(seed)
     people = min(round(number), 2**62)
     drawn = generator.multinomial(people, chances, size=draws).reshape(draws, *table.shape)
-    noised = drawn + generator.normal(0.0, deviation, size=drawn.shape)
-    beyond = int((_statistics(noised, deviation) >= value).sum())
+    noised = drawn + noise.simulated(generator, drawn.shape)
+    beyond = int((_statistics(noised, noise.deviation) >= value).sum())
     chance = (beyond + 1) / (draws + 1)
     return chance, math.sqrt(chance * (1.0 - chance) / draws)
 

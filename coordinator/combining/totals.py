@@ -8,7 +8,7 @@ from coordinator.combining.total import Total, estimate
 from wardround.federation.answer import Estimate
 
 
-def totals(total: Total) -> Iterator[Estimate]:
+def estimates(total: Total) -> Iterator[Estimate]:
     """The total of each group; its error is the noise's alone and the same for all."""
     grid = total.part.grid
     error = total.noise.deviation * float(grid)
