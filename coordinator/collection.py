@@ -31,9 +31,10 @@ from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.body import Body, decode_body
 from wardround.federation.ledger.entry import GENESIS, Entry
-from wardround.federation.plan import Plan, shape_of
-from wardround.federation.release import decode_release, release_hash
+from wardround.federation.plan import Plan, price
+from wardround.federation.release import decode_release, extent, is_one_vote, release_hash
 from wardround.federation.task import Declined, Failed, Pending, Released, Submission
+from wardround.privacy.selection import Choosing
 
 # A change made by another process is announced to nobody; a round looks this often.
 LOOK_SECONDS = 1.0
@@ -141,8 +142,10 @@ class Collection:
                 release = decode_release(payload)
                 if (release.plan_id, release.site) != (plan_id, site):
                     raise MalformedMessage("the release names another plan or another site.")
-                if release.values.size != shape_of(plan, self._ledger.study).dimension:
+                if not extent(release).is_paid_by(price(plan, self._ledger.study).facts):
                     raise MalformedMessage("the release does not have as many values as the plan.")
+                if plan.mechanism is Choosing.PERMUTE_AND_FLIP and not is_one_vote(release.values):
+                    raise MalformedMessage("the release is not one vote.")
             case Declined(plan_id, code, _):
                 if not _CODE.fullmatch(code):
                     raise MalformedMessage("the refusal has no valid code.")

@@ -11,11 +11,13 @@ import math
 from collections.abc import Iterator, Mapping
 
 from coordinator.combining import Noise, NoiseSetting, Total, estimates_of, noise_of
+from coordinator.selecting import expected_regret, threshold_text
 from wardround.federation.answer import Estimate, ExpectedError
 from wardround.federation.plan import Plan, shape_of
 from wardround.federation.query import Aggregate, Statistic
 from wardround.federation.shape import SQUARE_WEIGHT, Part, PartKind, Shape
 from wardround.federation.study import Study
+from wardround.privacy.law import Mechanism
 
 _OF_EACH = {
     Statistic.HISTOGRAM: "of each interval",
@@ -46,14 +48,23 @@ def expected_errors(
     patients = sum(participants.values())
     noises = setting.noises(sites=len(plan.participants))
     whole = sum(part.need for part in form.parts)
+    if not isinstance(plan.mechanism, Mechanism):
+        return (_expected_votes(plan, form.parts[0]),)
     found: dict[Aggregate, ExpectedError] = {}
     for part, law in zip(form.parts, plan.laws(), strict=True):
         noise = noise_of(law, noises=noises)
-        for aggregate, error, note in _errors(form, part, noise, patients=patients):
+        for aggregate, error, shown in _errors(form, part, noise, patients=patients):
+            note = f"{shown}; {threshold_text(plan, part)}" if plan.threshold else shown
             found[aggregate] = ExpectedError(
                 aggregate.statistic.value, aggregate.column, part.groups, error, note, part.need / whole
             )
     return tuple(found[aggregate] for aggregate in form.query.aggregates)
+
+
+def _expected_votes(plan: Plan, part: Part) -> ExpectedError:
+    aggregate, regret = part.aggregates[0], expected_regret(plan, part)
+    note = f"the votes have no error; in the mean the chosen value has at most {regret:.3g} fewer than the best"
+    return ExpectedError(aggregate.statistic.value, aggregate.column, part.groups, 0.0, f"{note}, if the sites agree")
 
 
 def _errors(form: Shape, part: Part, noise: Noise, *, patients: int) -> Iterator[tuple[Aggregate, float, str]]:

@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from coordinator.expecting import log_size
+from coordinator.selecting import merit, planned_threshold
 from wardround.federation.answer import AskRequest, Loss
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.plan import Plan, price
+from wardround.federation.query import Query, Statistic
 from wardround.federation.shape import Part, Shape, shape
 from wardround.federation.study import Study, delta_fault
 from wardround.privacy.calibration import SLACK_SHARE, gaussian_scale, laplace_scale
+from wardround.privacy.facts import AnyMechanism
 from wardround.privacy.filter import LEAST_DELTA, epsilon_charged
-from wardround.privacy.law import Mechanism
+from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.loss import SLACK_UNIT
 from wardround.privacy.parallel import in_parallel
+from wardround.privacy.selection import Choosing
 
 # A question that does not say takes this share of the study's ε.
 DEFAULT_SHARE = 10
@@ -65,20 +69,22 @@ def plans_for(request: AskRequest, study: Study, participants: Mapping[str, int]
     sharp = sharpness(request, study, participants)
     if not _NONCE.fullmatch(request.nonce):
         raise QueryMistaken("the nonce of a fresh question must be at most 64 hexadecimal digits.")
-    possible = [mechanism for mechanism in Mechanism if _possible(mechanism, sharp, study)]
+    known: tuple[AnyMechanism, ...] = (*Mechanism, Choosing.PERMUTE_AND_FLIP)
+    possible = [mechanism for mechanism in known if _possible(mechanism, request.query, sharp, study)]
     # δ = 0 leaves nothing but pure noise, even where its budget is too small: the ledger then says by how much.
     plans = [
         _plan(mechanism, request, sharp, study, tuple(sorted(participants)))
         for mechanism in possible or [Mechanism.DISCRETE_LAPLACE]
     ]
-    return tuple(sorted(plans, key=lambda plan: log_size(plan, study)))
+    return tuple(sorted(plans, key=lambda plan: _expected_badness(plan, study)))
 
 
 def charged(plan: Plan, study: Study, *, delta: float) -> Loss:
     """What the plan costs one unit over all of its sites, as ε at `delta`; pure noise needs no δ."""
     overlap = study.overlap_among(plan.participants)
     whole = in_parallel([price(plan, study).cost] * overlap, overlap=overlap)
-    spent_delta = 0.0 if plan.mechanism is Mechanism.DISCRETE_LAPLACE else delta
+    # Only what takes no slack has no δ: a selection of keys takes some, whatever its noise.
+    spent_delta = 0.0 if whole.slack == 0 else delta
     return Loss(epsilon_charged(whole, delta=spent_delta), spent_delta)
 
 
@@ -92,16 +98,24 @@ def _pure_lane(study: Study) -> float:
     return study.cap.epsilon if study.cap.delta == 0.0 else study.cap.pure_epsilon
 
 
-def _possible(mechanism: Mechanism, sharp: Sharpness, study: Study) -> bool:
+def _expected_badness(plan: Plan, study: Study) -> float:
+    special = merit(plan, study)
+    return log_size(plan, study) if special is None else special
+
+
+def _possible(mechanism: AnyMechanism, query: Query, sharp: Sharpness, study: Study) -> bool:
     match mechanism:
         case Mechanism.DISCRETE_GAUSSIAN:
             return sharp.delta > 0.0 and study.cap.allowance().mu_squared > 0
         case Mechanism.DISCRETE_LAPLACE:
             return _pure_lane(study) >= sharp.epsilon
+        case _:
+            chosen = any(aggregate.statistic is Statistic.CHOICE for aggregate in query.aggregates)
+            return chosen and _pure_lane(study) >= sharp.epsilon
 
 
 def _plan(
-    mechanism: Mechanism, request: AskRequest, sharp: Sharpness, study: Study, participants: tuple[str, ...]
+    mechanism: AnyMechanism, request: AskRequest, sharp: Sharpness, study: Study, participants: tuple[str, ...]
 ) -> Plan:
     form = shape(request.query, study, mechanism)
     overlap = study.overlap_among(participants)
@@ -111,7 +125,11 @@ def _plan(
             _scale(mechanism, part, sharp, share=share, overlap=overlap)
             for part, share in zip(form.parts, shares(form), strict=True)
         )
-        plan = Plan(study.study_hash, form.query, mechanism, scales, participants, request.nonce.lower())
+        threshold = 0
+        if form.query.aggregates[0].statistic is Statistic.KEYS and isinstance(mechanism, Mechanism):
+            slack = _slack_of(sharp.delta) // overlap
+            threshold = planned_threshold(NoiseLaw(mechanism, scales[0]), form.parts[0], study, slack=slack)
+        plan = Plan(study.study_hash, form.query, mechanism, scales, participants, request.nonce.lower(), threshold)
         cost = price(plan, study).cost
     except (ValueError, PlanRefused):
         raise too_fine from None
@@ -120,7 +138,7 @@ def _plan(
     return plan
 
 
-def _scale(mechanism: Mechanism, part: Part, sharp: Sharpness, *, share: Fraction, overlap: int) -> Fraction:
+def _scale(mechanism: AnyMechanism, part: Part, sharp: Sharpness, *, share: Fraction, overlap: int) -> Fraction:
     match mechanism:
         case Mechanism.DISCRETE_GAUSSIAN:
             return gaussian_scale(
@@ -134,6 +152,9 @@ def _scale(mechanism: Mechanism, part: Part, sharp: Sharpness, *, share: Fractio
             return laplace_scale(
                 epsilon=sharp.epsilon, l1_sensitivity=part.l1_sensitivity, shares=share, overlap=overlap
             )
+        case _:
+            # One unit moves each candidate's count by 1, and all of them the same way.
+            return laplace_scale(epsilon=sharp.epsilon, l1_sensitivity=1, shares=share, overlap=overlap)
 
 
 def _slack_of(delta: float) -> int:

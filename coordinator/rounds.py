@@ -14,11 +14,13 @@ from typing import Protocol
 from coordinator.accounting import Accounting, Outcome, Question, outcome_of, question_of
 from coordinator.answers import StoredAnswer, has_answer, keep_answer
 from coordinator.collection import Collection
-from coordinator.combining import NoiseSetting, combine
+from coordinator.combining import NoiseSetting
+from coordinator.combining.released import combine_releases
 from coordinator.dispatch import Dispatch, round_key
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
 from coordinator.planning import charged
+from coordinator.roster import all_sites
 from wardround.federation.errors import FederationError, PeerUnreachable, Refused, TooFewSites, Unavailable
 from wardround.federation.plan import shape_of
 from wardround.federation.release import decode_release
@@ -55,8 +57,10 @@ class Round:
         self._collection.gather(plan)
         outcome = self._accounting.settle(plan)
         refuse_too_few(outcome, study)
-        releases = [decode_release(payload).values for payload in self._collection.releases(plan, outcome.answered)]
-        estimates = combine(plan, shape_of(plan, study), releases, setting=self._setting)
+        releases = [decode_release(payload) for payload in self._collection.releases(plan, outcome.answered)]
+        estimates = combine_releases(
+            plan, shape_of(plan, study), releases, setting=self._setting, patients=self._declared()
+        )
         overlap = study.overlap_among(plan.participants)
         answer = StoredAnswer(
             outcome=outcome,
@@ -69,6 +73,10 @@ class Round:
         )
         keep_answer(self._ledger, plan.plan_id, answer)
         self._dispatch.forget(plan)
+
+    def _declared(self) -> dict[str, int]:
+        with self._ledger.database.reading() as connection:
+            return {site.name: site.patients for site in all_sites(connection)}
 
     def begin(self, question: Question) -> None:
         """The two steps that are durable before an analyst hears of the plan."""

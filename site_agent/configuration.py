@@ -95,7 +95,8 @@ def _policy(section: Section, study: Study) -> Policy:
     except ValueError as error:
         msg = f"{section.file}: {section.path}: {error}."
         raise ConfigurationMistaken(msg) from None
-    names = section.texts("statistics", tuple(s.value for s in Statistic))
+    # Keys are texts of the hospital's own tables: they leave only where the hospital wrote the word down.
+    names = section.texts("statistics", tuple(s.value for s in Statistic if s is not Statistic.KEYS))
     known = [s.value for s in Statistic]
     for name in names:
         if name not in known and name not in FUTURE_STATISTICS:

@@ -84,7 +84,7 @@ def p_value(table: Floats, noise: Noise, value: float, free: int, *, seed: int) 
     generator = np.random.default_rng(seed)
     people = min(round(number), 2**62)
     drawn = generator.multinomial(people, chances, size=draws).reshape(draws, *table.shape)
-    noised = drawn + noise.simulated(generator, drawn.shape)
+    noised = drawn + _noise_like(noise, generator, drawn.shape)
     beyond = int((_statistics(noised, noise.deviation) >= value).sum())
     chance = (beyond + 1) / (draws + 1)
     return chance, math.sqrt(chance * (1.0 - chance) / draws)
@@ -114,7 +114,7 @@ def choices(total: Total) -> Iterator[Estimate]:
     deviation, critical = total.noise.deviation * grid, total.noise.critical
     order = sorted(range(len(keys)), key=lambda place: (-counts[place], place))
     best, reach = counts[order[0]], critical * deviation
-    yield estimate(aggregate, (), best, deviation, (best - reach, best + reach), term=_key_text(keys[order[0]]))
+    yield estimate(aggregate, (), best, deviation, (best - reach, best + reach), term=key_text(keys[order[0]]))
     gap = best - counts[order[1]] if len(order) > 1 else 0.0
     apart = math.sqrt(2.0) * deviation if len(order) > 1 else 0.0
     yield estimate(aggregate, (), gap, apart, (gap - critical * apart, gap + critical * apart), term="gap")
@@ -123,7 +123,8 @@ def choices(total: Total) -> Iterator[Estimate]:
     yield estimate(aggregate, (), regret, 0.0, (0.0, regret), term="regret")
 
 
-def _key_text(key: object) -> str:
+def key_text(key: object) -> str:
+    """A key as a term shows it."""
     return {True: "true", False: "false"}[key] if isinstance(key, bool) else str(key)
 
 

@@ -6,6 +6,7 @@ stored bytes forever; anything that differs is another plan and another charge.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +18,7 @@ from wardround.federation.shape import Part, Shape, shape
 from wardround.federation.study import Study
 from wardround.privacy.facts import AnyFact, AnyMechanism
 from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import Cost, Fact, total
+from wardround.privacy.loss import PURE_UNIT, Cost, Fact, total
 from wardround.privacy.selection import ChoiceFact, Choosing, exact_epsilon
 from wardround.privacy.thresholding import SelectionFact
 
@@ -108,12 +109,14 @@ def selection(law: NoiseLaw, part: Part, threshold: int) -> SelectionFact:
 def selection_slack(cost: Cost, study: Study) -> int:
     """How much slack a selection may take at one site: as large a share of the study's as its share of the loss.
 
-    So the questions that fit a study's ε fit its δ, whoever plans them.
+    Each lane has the share of the slack that it has of ε. So the questions that fit a study's ε fit its δ, whoever
+    plans them, and no plan can take more.
     """
-    allowance = study.cap.allowance()
-    if cost.mu_squared:
-        return allowance.slack * cost.mu_squared // allowance.mu_squared if allowance.mu_squared else 0
-    return allowance.slack * cost.pure // allowance.pure if allowance.pure else 0
+    allowance, whole = study.cap.allowance(), Fraction(study.cap.epsilon)
+    share = Fraction(cost.pure, PURE_UNIT) / whole
+    if cost.mu_squared and allowance.mu_squared:
+        share += (1 - Fraction(study.cap.pure_epsilon) / whole) * Fraction(cost.mu_squared, allowance.mu_squared)
+    return math.floor(allowance.slack * min(share, Fraction(1)))
 
 
 def choice(plan: Plan, part: Part) -> ChoiceFact:

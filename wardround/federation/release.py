@@ -90,6 +90,11 @@ def showable(key: str) -> bool:
     )
 
 
+def is_one_vote(values: IntVector) -> bool:
+    """Whether these are zeros and a single one."""
+    return bool(values.size and values.min() >= 0 and values.max() == 1 and values.sum() == 1)
+
+
 def decode_release(payload: bytes) -> Release:
     """The release in these bytes; `MalformedMessage` unless they are exactly its encoding."""
     line, _, body = payload.partition(b"\n")
