@@ -6,9 +6,6 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-import numpy as np
-from numpy.typing import NDArray
-
 from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.uncertainty import critical_value, sum_variance
 
@@ -52,13 +49,6 @@ class Noise:
     def scaled(self, factor: float) -> Noise:
         """The same noise in another unit."""
         return Noise(self.deviation * factor, self.critical, self.laplaces)
-
-    def simulated(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Noise like this one, to compare with; never to protect anybody."""
-        if self.laplaces == 0:
-            return generator.normal(0.0, self.deviation, shape)
-        scale = self.deviation / math.sqrt(2.0 * self.laplaces)
-        return generator.gamma(self.laplaces, scale, shape) - generator.gamma(self.laplaces, scale, shape)
 
 
 def noise_of(law: NoiseLaw, *, noises: int) -> Noise:

@@ -123,6 +123,14 @@ def choices(total: Total) -> Iterator[Estimate]:
     yield estimate(aggregate, (), regret, 0.0, (0.0, regret), term="regret")
 
 
+def _noise_like(noise: Noise, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Noise of the same law, to compare with; it protects nobody."""
+    if noise.laplaces == 0:
+        return generator.normal(0.0, noise.deviation, shape)
+    scale = noise.deviation / math.sqrt(2.0 * noise.laplaces)
+    return generator.gamma(noise.laplaces, scale, shape) - generator.gamma(noise.laplaces, scale, shape)
+
+
 def key_text(key: object) -> str:
     """A key as a term shows it."""
     return {True: "true", False: "false"}[key] if isinstance(key, bool) else str(key)

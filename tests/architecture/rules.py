@@ -55,7 +55,6 @@ ENTROPY_ALLOWED = (
 # A seeded generator is insecure by construction: private noise never comes from one.
 SEEDED_ALLOWED = (
     "wardround.simulation*",
-    "coordinator.combining.noise",
     "coordinator.combining.tables",  # the tables a p-value is compared with: made after the noise, from the plan's id
 )
 
