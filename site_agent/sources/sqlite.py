@@ -1,0 +1,192 @@
+"""A table in a SQLite database file, read by the standard library.
+
+What the driver says stays here: after the charge every failure becomes the one fixed sentence of
+`SourceFailed`, raised where no driver error is in flight to be chained to it. Columns in SQLite have no types,
+so a schema can only lack a column; what a row holds is decided row by row (`sqlite_columns`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from sqlglot import exp
+
+from site_agent.dataset import TableSource
+from site_agent.prepared.batches import BATCH_ROWS, Batch, Fingerprint, batch_of_rows
+from site_agent.prepared.fingerprints import digest_text, stat_text
+from site_agent.relations import relation_query
+from site_agent.sources.sqlite_columns import THIS, typed_column, typed_key
+from site_agent.sources.sqlite_connection import reading
+from site_agent.sources.sqlite_tallies import SqliteTallies
+from site_agent.statements.cohort import column_name
+from site_agent.statements.records import UNIT, TypedRows, columns_needed
+from site_agent.statements.trees import call, identifier, named, present, ref, text
+from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.shape import Shape
+from wardround.federation.study import Column, ColumnType, Table, parse_date
+from wardround.privacy.bounded import Bounded
+
+_MAIN = "main"
+_HEADER_BYTES = 28
+_COUNTER = slice(24, _HEADER_BYTES)
+_BESIDE = ("-wal", "-journal")
+_FAILURES = (sqlite3.Error, sqlite3.Warning, OSError, MemoryError, RuntimeError, ValueError, ArithmeticError)
+
+Answer = TypeVar("Answer")
+
+
+def open_sqlite(table: str, path: str, source: TableSource, *, key: bytes) -> SqliteTable:
+    """The study's `table` in the database at `path`."""
+    return SqliteTable(path, source.relation or table, source.timeout_seconds, key)
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteTable:
+    """A dataset of one table."""
+
+    path: str
+    relation: str
+    timeout_seconds: float
+    key: bytes = field(repr=False)
+
+    def check(self, form: Shape) -> None:
+        """Look at names only; see `Dataset.check`."""
+        self._described(form.table, columns_needed(form))
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        """Read and bound; see `Dataset.bounded`."""
+        return self._answered(form, lambda tallies: tallies.bounded(form))
+
+    def keys(self, form: Shape) -> dict[str, int]:
+        """Read and bound; see `Dataset.keys`."""
+        return self._answered(form, lambda tallies: tallies.open_keys(form))
+
+    def fingerprint(self, table: Table) -> Fingerprint:
+        """The file, what stands beside it, and the counter that every change of it raises."""
+        try:
+            beside = [self.path + ending for ending in _BESIDE if Path(self.path + ending).exists()]
+            with Path(self.path).open("rb") as file:
+                counter = file.read(_HEADER_BYTES)[_COUNTER].hex()
+            state = stat_text([self.path, *beside])
+        except OSError:
+            state = counter = ""
+        if not state:
+            raise self._refused(table, "cannot be read")
+        return Fingerprint(digest_text(["sqlite", self.relation, state, counter]), sees_changes=True)
+
+    def batches(self, table: Table) -> Iterator[Batch]:
+        """Every row once, from one state; see `Preparable.batches`."""
+        self._described(table, table.columns)
+        try:
+            with reading(self.path, key=self.key, timeout_seconds=self.timeout_seconds) as connection:
+                rows = self._typed(table, table.columns)
+                wanted = [ref(UNIT), *(ref(column_name(column.name)) for column in table.columns)]
+                statement = exp.select(*wanted).from_(rows.query.subquery("typed")).where(present(ref(UNIT)))
+                whole = _all_whole(connection, rows)
+                cursor = connection.execute(statement.sql(dialect="sqlite"))
+                while lines := cursor.fetchmany(BATCH_ROWS):
+                    yield batch_of_rows(table, [_line(line, table.columns, whole=whole) for line in lines])
+                return
+        except _FAILURES:
+            pass
+        raise SourceFailed
+
+    def _answered(self, form: Shape, answer: Callable[[SqliteTallies], Answer]) -> Answer:
+        try:
+            columns = columns_needed(form)
+            with reading(self.path, key=self.key, timeout_seconds=self.timeout_seconds) as connection:
+                return answer(SqliteTallies(connection, self._typed(form.table, columns), self.key))
+        except _FAILURES:
+            # Raised below, outside: an error raised here would carry the driver's text as its context.
+            pass
+        raise SourceFailed
+
+    # --- Schemas ------------------------------------------------------------------------------------------
+
+    def _described(self, table: Table, columns: Sequence[Column]) -> None:
+        query, names, fault = self._relation(table), [""], ""
+        if not Path(self.path).is_file():
+            raise self._refused(table, "does not exist")
+        try:
+            with reading(self.path, key=self.key, timeout_seconds=self.timeout_seconds) as connection:
+                # LIMIT 0: the names of the columns, and no row.
+                found = connection.execute(query.limit(0).sql(dialect="sqlite"))
+                names = [str(column[0]) for column in found.description]
+        except sqlite3.OperationalError as error:
+            # The code is SQLite's own number, not its text.
+            fault = _fault(error.sqlite_errorcode & 0xFF)
+        except _FAILURES:
+            fault = "cannot be read as SQLite"
+        if fault:
+            raise self._refused(table, fault)
+        for name in (table.unit_key, *(column.name for column in columns)):
+            if name not in names:
+                message = f"The table {table.name!r} has no column {name!r} at this site."
+                raise SchemaRefused(message, private=f"source {self.path}")
+            if [other.lower() for other in names].count(name.lower()) > 1:
+                raise self._refused(table, f"has the column {name!r} twice")
+
+    def _relation(self, table: Table) -> exp.Query:
+        query = relation_query(table, self.relation, "sqlite")
+        own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
+        for found in list(query.find_all(exp.Table)):
+            # A table of the hospital's may be called like a part of the statement.
+            if not found.args.get("db") and found.name.lower() not in own:
+                found.set("db", identifier(_MAIN))
+        return query
+
+    def _typed(self, table: Table, columns: Sequence[Column]) -> TypedRows:
+        wanted = [named(typed_key(table.unit_key), UNIT)]
+        wanted += [named(typed_column(column.name, column), column_name(column.name)) for column in columns]
+        query = exp.select(*wanted).from_(self._relation(table).subquery(THIS))
+        # A limit of no limit keeps SQLite from working a value out again wherever it is used.
+        return TypedRows(query.limit(-1, copy=False))
+
+    def _refused(self, table: Table, fault: str) -> SchemaRefused:
+        return SchemaRefused(f"The file of the table {table.name!r} {fault}.", private=f"source {self.path}")
+
+
+def _fault(code: int) -> str:
+    match code:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return "is being written by another process; ask again"
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return "cannot be opened with this user's permissions"
+        case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_AUTH:
+            return "has no relation that can be read as site.toml says"
+        case _:
+            return "cannot be read as SQLite"
+
+
+def _all_whole(connection: sqlite3.Connection, rows: TypedRows) -> bool:
+    kind = exp.NEQ(this=call("TYPEOF", ref(UNIT)), expression=text("integer"))
+    others = exp.select(exp.Max(this=kind)).from_(rows.query.copy().subquery("typed")).where(present(ref(UNIT)))
+    return bool(connection.execute(others.sql(dialect="sqlite")).fetchall()[0][0] != 1)
+
+
+def _line(line: Sequence[object], columns: Sequence[Column], *, whole: bool) -> list[object]:
+    unit, *values = line
+    return [unit if whole else _tagged(unit), *map(_value, values, columns)]
+
+
+def _tagged(unit: object) -> bytes:
+    """Keys of different kinds as bytes that are never the same."""
+    match unit:
+        case bytes():
+            return b"t" + unit
+        case float():
+            return b"r" + struct.pack("<d", unit)
+        case _:
+            return b"i" + str(unit).encode()
+
+
+def _value(value: object, column: Column) -> object:
+    if not isinstance(value, bytes):
+        return value
+    written = value.decode("utf-8", "surrogateescape")
+    return parse_date(written) if column.type is ColumnType.DATE else written

@@ -1,0 +1,76 @@
+"""A SQLite database opened so that it can be read and nothing else can be done, for one question and a limited time.
+
+The file is opened read only, writing is switched off once more, and an authorizer lets nothing through but
+SELECT over its tables. No other file can be attached, no extension loaded, no setting changed. Text comes out
+as bytes, because text that is not UTF-8 would raise where it is read. Sorting stays in memory: no rows are left
+in a temporary file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from site_agent.sources.sqlite_dialect import BEGINNING
+
+_BUSY_SECONDS = 5.0
+_STEPS = 100_000
+"""How many of its own instructions SQLite runs between two looks at the clock: some milliseconds."""
+
+_SETTINGS = ("temp_store = MEMORY", "trusted_schema = OFF", "cell_size_check = ON", "query_only = ON")
+_ALLOWED = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_TRANSACTION},
+)
+_FORBIDDEN = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "random", "randomblob"})
+
+
+@contextlib.contextmanager
+def reading(path: str, *, key: bytes, timeout_seconds: float) -> Iterator[sqlite3.Connection]:
+    """One state of the database for one question; `sqlite3.Error` after `timeout_seconds`."""
+    # isolation_level None: nothing begins or ends a transaction but this function.
+    connection = sqlite3.connect(_address(path), uri=True, isolation_level=None, timeout=_BUSY_SECONDS)
+    try:
+        connection.text_factory = bytes
+        for setting in _SETTINGS:
+            connection.execute(f"PRAGMA {setting}")
+        connection.create_function(BEGINNING, 2, _beginning(key), deterministic=True)
+        connection.set_authorizer(_authorized)
+        connection.set_progress_handler(_overdue(timeout_seconds), _STEPS)
+        connection.execute("BEGIN")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _address(path: str) -> str:
+    return f"file:{quote(str(Path(path).absolute()))}?mode=ro"
+
+
+def _authorized(action: int, first: str | None, second: str | None, *_where: str | None) -> int:
+    if action == sqlite3.SQLITE_FUNCTION:
+        return sqlite3.SQLITE_DENY if (second or "").lower() in _FORBIDDEN else sqlite3.SQLITE_OK
+    # Reading a column names its table; both are the hospital's own.
+    del first
+    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+
+def _overdue(timeout_seconds: float) -> Callable[[], bool]:
+    ends = time.monotonic() + timeout_seconds
+    return lambda: time.monotonic() > ends
+
+
+def _beginning(key: bytes) -> Callable[[bytes, int], int]:
+    def beginning(unit: bytes, number: int) -> int:
+        return seed_of(unit, key) % number
+
+    return beginning
+
+
+def seed_of(unit: bytes, key: bytes) -> int:
+    """64 bits that nobody without the key can tell from random ones."""
+    return int.from_bytes(hashlib.blake2b(unit, digest_size=8, key=key).digest(), "big")

@@ -1,0 +1,170 @@
+"""What SQLite calls the things a statement needs.
+
+SQLite's own sum is its only operator that can raise: it fails where 64 bits are left. Sums are therefore taken
+in two halves, so small that no table has rows enough to fill one. Everywhere else a whole number that leaves
+64 bits becomes a double, and nothing is raised.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from site_agent.statements.trees import call, cast, integer, minus, paren, plus, text, times
+from wardround.federation.expressions import Value
+
+BEGINNING = "wardround_beginning"
+"""The one function that is ours: (the unit's key as bytes, n) ↦ where the choice among its n records begins."""
+
+APART = ":"
+_HALF = 2**17
+# Records hold at most 2^34, so a half holds at most 2^17: 2^46 rows would have to be read to fill it.
+_FITS = 2**45
+_EXACT = 2**53
+_FACTOR = 2**62
+_MONTHS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteDialect:
+    """See `Dialect`. A truth value is 0 or 1, a day is its text as in 2026-01-31."""
+
+    name: str = "sqlite"
+
+    def literal(self, value: Value) -> exp.Expression:
+        """A public value in its own type."""
+        return literal(value)
+
+    def compared(self, column: exp.Expression, value: Value) -> exp.Expression:
+        """As a double beside a double; whole numbers and texts are compared as they are."""
+        return cast(column, "DOUBLE") if isinstance(value, float) else column
+
+    def whole(self, value: exp.Expression) -> exp.Expression:
+        """A cast."""
+        return cast(value, "BIGINT")
+
+    def double(self, value: exp.Expression) -> exp.Expression:
+        """A cast."""
+        return cast(value, "DOUBLE")
+
+    def saturated(self, value: exp.Expression) -> exp.Expression:
+        """Itself: a product beyond all doubles is infinite."""
+        return value
+
+    def floor(self, value: exp.Expression) -> exp.Expression:
+        """The cast cuts towards zero and saturates at 64 bits; FLOOR is missing in some builds."""
+        cut = cast(paren(value), "BIGINT")
+        above = exp.LT(this=paren(value.copy()), expression=cut.copy())
+        return paren(minus(cut, above))
+
+    def quotient(self, above: exp.Expression, below: exp.Expression) -> exp.Expression:
+        """SQLite divides whole numbers by cutting off, which is the floor of what is not below zero."""
+        return paren(_divided(above, below))
+
+    def wide_quotient(self, above: exp.Expression, below: exp.Expression) -> exp.Expression:
+        """The same; a unit with 2^31 rows in one cell gets a level from a double, of its own rows still."""
+        return cast(_divided(above, below), "BIGINT")
+
+    def total(self, value: exp.Expression) -> exp.Expression:
+        """One whole number, or its two halves as a text where it needs more than 64 bits; see `read_total`."""
+        high = exp.Sum(this=_divided(value, integer(_HALF)))
+        low = exp.Sum(this=exp.Mod(this=paren(value.copy()), expression=integer(_HALF)))
+        fits = exp.LT(this=exp.Abs(this=high.copy()), expression=integer(_FITS))
+        apart = exp.DPipe(this=exp.DPipe(this=high.copy(), expression=text(APART)), expression=low.copy())
+        together = plus(times(high, integer(_HALF)), low)
+        return paren(exp.Case().when(fits, together).else_(apart))
+
+    def place(self, value: exp.Expression, words: Sequence[str]) -> exp.Expression:
+        """By halves over the words in the order of their bytes: 17 comparisons for a hundred thousand words."""
+        order = sorted(range(len(words)), key=lambda place: words[place].encode("utf-8", "surrogatepass"))
+        return _sought(value, [(words[place], place) for place in order])
+
+    def month(self, value: exp.Expression) -> exp.Expression:
+        """From the first seven letters of the day."""
+        year = cast(call("SUBSTR", value, number(1), number(4)), "BIGINT")
+        month = cast(call("SUBSTR", value.copy(), number(6), number(2)), "BIGINT")
+        return plus(times(year, integer(_MONTHS)), minus(month, integer(1)))
+
+    def beginning(self, unit: exp.Expression, number: exp.Expression) -> exp.Expression:
+        """Bytes, because text that is not UTF-8 would raise on its way into Python."""
+        return call(BEGINNING, cast(unit, "BLOB"), number.copy())
+
+
+def read_total(found: object) -> int | str:
+    """A total as one whole number; anything else as it is."""
+    if isinstance(found, bytes):
+        high, _, low = found.decode("ascii").partition(APART)
+        return int(high) * _HALF + int(low)
+    return found if isinstance(found, int) else str(found)
+
+
+def literal(value: Value) -> exp.Expression:
+    """A public value in its own type."""
+    match value:
+        case bool() | int():
+            return integer(int(value))
+        case float():
+            return _double(value)
+        case datetime.date():
+            return text(value.isoformat())
+        case str():
+            return _text(value)
+
+
+def number(value: int) -> exp.Expression:
+    """A small number as the argument of a function."""
+    return exp.Literal.number(value)
+
+
+def _text(value: str) -> exp.Expression:
+    """NUL would end the statement, so it is written as a function."""
+    first, *rest = (text(piece) for piece in value.split("\x00"))
+    whole: exp.Expression = first
+    for piece in rest:
+        nul = exp.DPipe(this=whole, expression=call("CHAR", number(0)))
+        whole = exp.DPipe(this=nul, expression=piece)
+    return paren(whole) if rest else whole
+
+
+def _double(value: float) -> exp.Expression:
+    """A product m · 2^k in whole numbers, because SQLite does not read every decimal fraction to the nearest double."""
+    above, below = value.as_integer_ratio()
+    factors: list[tuple[type[exp.Mul | exp.Div], int]] = []
+    while abs(above) >= _EXACT:
+        step = min(_FACTOR, above & -above)
+        above, factors = above // step, [*factors, (exp.Mul, step)]
+    while below > 1:
+        step = min(_FACTOR, below)
+        below, factors = below // step, [*factors, (exp.Div, step)]
+    found = cast(text(str(above)), "DOUBLE")
+    for operator, step in factors:
+        found = _operation(operator, found, cast(text(str(step)), "DOUBLE"))
+    return paren(found)
+
+
+def _operation(operator: type[exp.Mul | exp.Div], left: exp.Expression, right: exp.Expression) -> exp.Expression:
+    if operator is exp.Div:
+        return _divided(left, right)
+    return times(left, right)
+
+
+def _divided(above: exp.Expression, below: exp.Expression) -> exp.Expression:
+    # "Typed" and "safe" are what SQLite's own division is: the generator then adds no cast.
+    return exp.Div(this=paren(above), expression=paren(below), typed=True, safe=True)
+
+
+def _sought(value: exp.Expression, words: list[tuple[str, int]]) -> exp.Expression:
+    if not words:
+        return exp.null()
+    middle = len(words) // 2
+    word, place = words[middle]
+    here = exp.EQ(this=value.copy(), expression=_text(word))
+    if len(words) == 1:
+        return exp.Case().when(here, integer(place))
+    under = exp.LT(this=value.copy(), expression=_text(word))
+    left, right = _sought(value, words[:middle]), _sought(value, words[middle:])
+    # NULL is never under a word, and in the end equal to none.
+    return paren(exp.Case().when(under, left).else_(right))
