@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 
 from protos.channels import proxy_uri
 from site_agent.configuration import SiteConfiguration
-from site_agent.dataset import open_dataset
 from site_agent.folder import SiteFolder, open_folder
 from site_agent.ledger import SiteLedger
 from site_agent.link import GrpcLink
+from site_agent.prepared.dataset import PreparedFirst
+from site_agent.prepared.site import site_dataset
 from wardround.federation.addresses import split_address
 from wardround.federation.certificates import load_certificate, validity
 from wardround.federation.configuration import read_text
@@ -156,7 +157,7 @@ def _coordinator(folder: SiteFolder, study: Study) -> Iterator[Finding]:
 
 def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study) -> Iterator[Finding]:
     try:
-        dataset = open_dataset(configuration.tables, folder=folder.path, key=folder.row_key())
+        dataset = site_dataset(folder, configuration, study)
     except FederationError as error:
         yield Finding("tables", ok=False, text=error.message)
         return
@@ -171,6 +172,18 @@ def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study) 
             yield Finding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
         except FederationError as error:
             yield Finding(subject, ok=False, text=error.message)
+        yield from _prepared(folder, dataset, table)
+
+
+def _prepared(folder: SiteFolder, dataset: PreparedFirst, table: Table) -> Iterator[Finding]:
+    """Nothing where a table was never prepared: that is no fault."""
+    standing = dataset.standing(table)
+    subject = f"snapshot {table.name}"
+    if standing.fault is not None:
+        text = f"is not used: {standing.fault}; run: wardround site prepare {folder.path}"
+        yield Finding(subject, ok=False, text=text)
+    elif standing.exists:
+        yield Finding(subject, ok=True, text="shows the source as it is; questions are answered from it")
 
 
 def _whole_table(table: Table) -> Query:

@@ -114,7 +114,7 @@ class Tables:
         return source
 
 
-def open_dataset(tables: Mapping[str, TableSource], *, folder: Path, key: bytes) -> Dataset:
+def open_dataset(tables: Mapping[str, TableSource], *, folder: Path, key: bytes) -> Tables:
     """The dataset over `tables`; relative paths start at `folder`.
 
     `key` is the site's own secret: it decides which rows of a patient count when there are too many.

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from site_agent.agent import Agent
 from site_agent.configuration import SiteConfiguration
-from site_agent.dataset import open_dataset
 from site_agent.folder import SiteFolder, open_folder
 from site_agent.ledger import SiteLedger, utc_today
 from site_agent.link import GrpcLink
 from site_agent.pipeline import Pipeline
+from site_agent.prepared.site import site_dataset
 from site_agent.shared_account import SharedAccount
 from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.study import Study
@@ -49,7 +49,7 @@ def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agen
     configuration, study = folder.configuration(), folder.study()
     ledger.set_cap(configuration.policy.cap)
     coordinator = folder.coordinator().identity
-    dataset = open_dataset(configuration.tables, folder=folder.path, key=folder.row_key())
+    dataset = site_dataset(folder, configuration, study)
     pipeline = Pipeline(
         configuration.name,
         study,

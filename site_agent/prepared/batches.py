@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,7 @@ class Fingerprint:
     sees_changes: bool
 
 
+@runtime_checkable
 class Preparable(Protocol):
     """A source that rows can be prepared from."""
 

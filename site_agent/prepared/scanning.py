@@ -14,13 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from site_agent.prepared.cells import Vector
-from site_agent.prepared.manifest import Unusable
 
 Patients = NDArray[np.int32]
 
 CHUNK_ROWS = 2**17
 _MOST_ROWS = 2**29
 """More rows of one patient than these could leave 64 bits when their levels are added."""
+
+
+class Disordered(Exception):
+    """Rows of one patient do not stand together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +42,7 @@ def chunks(patients: Patients, *, rows: int = CHUNK_ROWS) -> Iterator[slice]:
     """The whole table in slices of about `rows` rows that part no patient; more where one patient has more.
 
     Raises:
-        Unusable: the codes are not in order.
+        Disordered: the codes are not in order.
     """
     start, last, end_of_all = 0, -1, patients.size
     while start < end_of_all:
@@ -50,7 +53,7 @@ def chunks(patients: Patients, *, rows: int = CHUNK_ROWS) -> Iterator[slice]:
             end = start + int(np.searchsorted(patients[start:], patients[start], side="right"))
         part = patients[start:end]
         if not 0 < part.size <= _MOST_ROWS or int(part[0]) <= last or not (part[1:] >= part[:-1]).all():
-            raise Unusable("its patients are not in order")
+            raise Disordered
         yield slice(start, end)
         start, last = end, int(part[-1])
 

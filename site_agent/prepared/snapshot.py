@@ -51,6 +51,16 @@ class Snapshot:
             raise Unusable("it is damaged")
         return KeptColumn(self.table.column(name), kept.layout, codes, tuple(texts), kept.gaps)
 
+    def verify(self) -> None:
+        """Look at every file.
+
+        Raises:
+            Unusable: one is damaged.
+        """
+        self._bytes(self.manifest.patient.codes)
+        for kept in self.manifest.columns:
+            self.column(kept.column)
+
     def _kept(self, name: str) -> KeptLayout:
         for kept in self.manifest.columns:
             if kept.column == name:

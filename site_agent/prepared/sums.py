@@ -26,6 +26,7 @@ from site_agent.prepared.scanning import (
 )
 from site_agent.tallies import Tally
 from wardround.federation.errors import InvariantBroken
+from wardround.federation.query import Statistic
 from wardround.federation.shape import Part, PartKind, Shape
 from wardround.federation.study import ColumnType, Unit
 
@@ -113,7 +114,10 @@ class RecordSums:
 
     def __init__(self, form: Shape, part: Part, cells: Cells, levels: list[Vectors], *, width: int, rows: int) -> None:
         self._part, self._cells, self._levels = part, cells, levels
-        self._by_patient = form.unit is Unit.PATIENT
+        # Where every event is a unit every row is a record; only a count of patients still counts each once.
+        counts_patients = part.kind is PartKind.PATIENTS and part.aggregates[0].statistic is Statistic.COUNT
+        self._collapses = form.unit is Unit.PATIENT or counts_patients
+        self._most = part.max_groups if form.unit is Unit.PATIENT else cells.groups
         largest = max((q.high for q in part.quantisers), default=1)
         squared = part.kind in (PartKind.MOMENTS, PartKind.PRODUCTS)
         self._total = _zeros(cells.groups, width, rows * (largest**2 if squared else largest))
@@ -122,15 +126,15 @@ class RecordSums:
         patients, cell, levels = _narrowed(chunk, self._cells, self._levels)
         if patients.size == 0:
             return
-        if not self._by_patient:
+        if not self._collapses:
             self._add_records(cell, self._values(levels), patients.size)
             return
         if cell is None:
             runs, kept = by_patient(patients), None
         else:
             runs = by_patient_and_cell(patients, cell, self._cells.groups)
-            most = self._part.max_groups
-            kept = among_first_cells(patients, runs, most) if most < self._cells.groups else None
+            few = self._most < self._cells.groups
+            kept = among_first_cells(patients, runs, self._most) if few else None
             cell = cell[_firsts(runs)]
         values = self._collapsed(levels, runs)
         if kept is not None and cell is not None:

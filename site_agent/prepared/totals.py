@@ -10,7 +10,7 @@ from site_agent.prepared.scanning import chunks
 from site_agent.prepared.snapshot import Snapshot
 from site_agent.prepared.sums import Chunk, CodeCounts, RecordSums, RowSums, Sums
 from site_agent.tallies import Tally, finish, tally_width
-from wardround.federation.expressions import MAX_TEXT
+from wardround.federation.release import showable
 from wardround.federation.shape import Part, PartKind, Shape
 from wardround.privacy.bounded import Bounded
 
@@ -19,7 +19,8 @@ def bounded_totals(form: Shape, snapshot: Snapshot) -> tuple[Bounded, ...]:
     """The bounded total of every part.
 
     Raises:
-        Unusable: the snapshot is damaged or out of order.
+        Unusable: the snapshot is damaged; nothing was read.
+        Disordered: its rows are not in order.
     """
     tallies = _scanned(form, snapshot, [_sums(form, part, snapshot) for part in form.parts])
     return tuple(finish(part, tally) for part, tally in zip(form.parts, tallies, strict=True))
@@ -35,7 +36,7 @@ def key_counts(form: Shape, snapshot: Snapshot) -> Mapping[str, int]:
     column = snapshot.column(part.columns[0])
     if not column.texts:
         return {}
-    cells = text_cells(column, usable=_showable)
+    cells = text_cells(column, usable=showable)
     (tally,) = _scanned(form, snapshot, [RecordSums(form, part, cells, [], width=1, rows=snapshot.manifest.rows)])
     counts = zip(column.texts, tally[:, 0].tolist(), strict=True)
     return dict(sorted((text, int(count)) for text, count in counts if count))
@@ -64,8 +65,3 @@ def _sums(form: Shape, part: Part, snapshot: Snapshot) -> Sums:
             return RowSums(form, part, cells, levels, rows=rows)
         case _:
             return RecordSums(form, part, cells, levels, width=tally_width(part), rows=rows)
-
-
-def _showable(text: str) -> bool:
-    """Whether a text may be shown as a key at all: not too long, and nothing in it that a terminal would obey."""
-    return 0 < len(text) <= MAX_TEXT and text.isprintable()
