@@ -44,7 +44,7 @@ _MAGIC = "*?["
 Answer = TypeVar("Answer")
 # Fixed before the first statement and then locked. `type_pushdown` would move a cast into the CSV reader,
 # where it raises and prints the row.
-_SETTINGS: Mapping[str, str] = {
+SETTINGS: Mapping[str, str] = {
     "allow_community_extensions": "false",
     "allow_persistent_secrets": "false",
     "autoinstall_known_extensions": "false",
@@ -178,7 +178,7 @@ class DuckdbFiles:
 
 def _locked_database(paths: tuple[str, ...], limits: Limits) -> duckdb.DuckDBPyConnection:
     settings: dict[str, str | bool | int | float | list[str]] = {
-        **_SETTINGS,
+        **SETTINGS,
         "threads": limits.threads,
         "memory_limit": f"{limits.database_kibibytes}KiB",
     }
