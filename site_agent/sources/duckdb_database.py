@@ -1,0 +1,218 @@
+"""A table in a DuckDB database file, read by an embedded DuckDB that has this file and nothing else.
+
+The file is attached read only for one question and let go of at once, because DuckDB allows no other process
+to write it meanwhile. What the driver says stays here, as in `duckdb_files`. A view of the hospital's that
+reads a file or a function of the outside fails: external access is off before the first statement of a question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Timer
+from typing import TypeVar
+
+import duckdb
+from sqlglot import exp
+
+from site_agent.dataset import TableSource
+from site_agent.prepared.batches import Batch, Fingerprint
+from site_agent.prepared.fingerprints import digest_text, stat_text
+from site_agent.relations import relation_query
+from site_agent.sources.duckdb_batches import duckdb_batches
+from site_agent.sources.duckdb_files import SETTINGS, Limits
+from site_agent.sources.duckdb_records import Keys
+from site_agent.sources.duckdb_tallies import DuckdbTallies
+from site_agent.sources.typed_columns import accepts, accepts_key, is_whole_key, typed_column, typed_key
+from site_agent.statements.cohort import column_name
+from site_agent.statements.records import UNIT, TypedRows, columns_needed
+from site_agent.statements.trees import identifier, named, ref, text
+from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.shape import Shape
+from wardround.federation.study import Column, Table
+from wardround.privacy.bounded import Bounded
+
+_HOSPITAL, _MAIN = "hospital", "main"
+_FAILURES = (duckdb.Error, OSError, MemoryError, RuntimeError, ValueError)
+_BUSY_SECONDS, _PAUSE_SECONDS = 2.0, 0.25
+_MAGIC = slice(8, 12)
+
+Answer = TypeVar("Answer")
+
+
+def open_duckdb(table: str, path: str, source: TableSource, *, key: bytes) -> DuckdbTable:
+    """The study's `table` in the database at `path`."""
+    return DuckdbTable(path, source.relation or table, source.timeout_seconds, key)
+
+
+@dataclass(frozen=True, slots=True)
+class DuckdbTable:
+    """A dataset of one table."""
+
+    path: str
+    relation: str
+    timeout_seconds: float
+    key: bytes = field(repr=False)
+    limits: Limits = field(default_factory=Limits)
+
+    def check(self, form: Shape) -> None:
+        """Look at names and types only; see `Dataset.check`."""
+        self._described(form.table, columns_needed(form))
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        """Read and bound; see `Dataset.bounded`."""
+        return self._answered(form, lambda tallies: tallies.bounded(form))
+
+    def keys(self, form: Shape) -> dict[str, int]:
+        """Read and bound; see `Dataset.keys`."""
+        return self._answered(form, lambda tallies: tallies.open_keys(form))
+
+    def fingerprint(self, table: Table) -> Fingerprint:
+        """The file and its log; see `Preparable.fingerprint`."""
+        log, state = Path(f"{self.path}.wal"), ""
+        with contextlib.suppress(OSError):
+            state = stat_text([self.path, *([log] if log.exists() else [])])
+        if not state:
+            raise self._refused(table, "cannot be read")
+        return Fingerprint(digest_text(["duckdb database", self.relation, state]), sees_changes=True)
+
+    def batches(self, table: Table) -> Iterator[Batch]:
+        """All rows, typed, from one state; see `Preparable.batches`."""
+        stored = self._described(table, table.columns)
+        try:
+            with self._reading() as connection:
+                rows = TypedRows(self._typed(table, table.columns, stored))
+                whole = is_whole_key({stored[table.unit_key]})
+                yield from duckdb_batches(connection, rows, table, whole_keys=whole)
+                return
+        except _FAILURES:
+            pass
+        raise SourceFailed
+
+    def _answered(self, form: Shape, answer: Callable[[DuckdbTallies], Answer]) -> Answer:
+        try:
+            columns = columns_needed(form)
+            with self._reading() as connection:
+                stored = self._stored(connection, form.table)
+                query = self._typed(form.table, columns, stored)
+                keys = _keys(connection, query) if is_whole_key({stored[form.table.unit_key]}) else None
+                return answer(DuckdbTallies(connection, TypedRows(query), keys, self.key, self.limits.records))
+        except (*_FAILURES, LookupError):
+            # Raised below, outside: an error raised here would carry the driver's text as its context.
+            pass
+        raise SourceFailed
+
+    # --- Connections --------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """One state of the database; a question that takes too long is interrupted."""
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            **SETTINGS,
+            "threads": self.limits.threads,
+            "memory_limit": f"{self.limits.database_kibibytes}KiB",
+        }
+        connection = duckdb.connect(":memory:", config=settings)
+        late = Timer(self.timeout_seconds, connection.interrupt)
+        late.daemon = True
+        try:
+            connection.execute("SET GLOBAL TimeZone = 'UTC'")
+            self._attach(connection)
+            connection.execute("SET GLOBAL enable_external_access = false")
+            connection.execute("SET GLOBAL lock_configuration = true")
+            late.start()
+            connection.execute("BEGIN TRANSACTION READ ONLY")
+            yield connection
+        finally:
+            late.cancel()
+            connection.close()
+
+    def _attach(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """A writer may be about to let go, so it gets some seconds."""
+        attached = exp.Alias(this=text(self.path), alias=identifier(_HOSPITAL))
+        option = exp.AttachOption(this=exp.var("READ_ONLY"))
+        statement = exp.Attach(this=attached, expressions=[option]).sql(dialect="duckdb")
+        ends = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                connection.execute(statement)
+                return
+            except duckdb.IOException:
+                if time.monotonic() > ends:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
+    # --- Schemas ------------------------------------------------------------------------------------------
+
+    def _described(self, table: Table, columns: Sequence[Column]) -> Mapping[str, str]:
+        fault, stored = "", dict[str, str]()
+        self._relation(table)
+        try:
+            with Path(self.path).open("rb") as file:
+                if file.read(_MAGIC.stop)[_MAGIC] != b"DUCK":
+                    raise self._refused(table, "is no DuckDB database")
+            with self._reading() as connection:
+                fault = "has no relation that can be read as site.toml says"
+                stored = self._stored(connection, table)
+        except FileNotFoundError:
+            fault = "does not exist"
+        except PermissionError:
+            fault = "cannot be read with this user's permissions"
+        except duckdb.IOException:
+            fault = fault or "is being written by another process, or was written by a newer DuckDB"
+        except _FAILURES:
+            fault = fault or "cannot be read as a DuckDB database"
+        if not stored:
+            raise self._refused(table, fault)
+        for name in (table.unit_key, *(column.name for column in columns)):
+            if name not in stored:
+                message = f"The table {table.name!r} has no column {name!r} at this site."
+                raise SchemaRefused(message, private=f"source {self.path}")
+        if not accepts_key(stored[table.unit_key]):
+            raise SchemaRefused(
+                f"The unit key {table.unit_key!r} of the table {table.name!r} has a nested type at this site."
+            )
+        for column in columns:
+            if not accepts(column.type, stored[column.name]) and stored[column.name] != "VARCHAR":
+                raise SchemaRefused(
+                    f"The column {column.name!r} of the table {table.name!r} does not hold "
+                    f"what the study declares at this site: it is no {column.type.value} column."
+                )
+        return stored
+
+    def _stored(self, connection: duckdb.DuckDBPyConnection, table: Table) -> dict[str, str]:
+        described = connection.execute(exp.Describe(this=self._relation(table)).sql(dialect="duckdb")).fetchall()
+        return {str(line[0]): str(line[1]) for line in described}
+
+    def _relation(self, table: Table) -> exp.Query:
+        query = relation_query(table, self.relation, "duckdb")
+        own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
+        for found in list(query.find_all(exp.Table)):
+            if not found.args.get("db"):
+                if found.name.lower() in own:
+                    continue
+                found.set("db", identifier(_MAIN))
+            # Whatever database the hospital names, there is none but its own.
+            found.set("catalog", identifier(_HOSPITAL))
+        return query
+
+    def _typed(self, table: Table, columns: Sequence[Column], stored: Mapping[str, str]) -> exp.Query:
+        wanted = [named(typed_key(table.unit_key, stored[table.unit_key], alone=True), UNIT)]
+        wanted += [
+            named(typed_column(column.name, column, stored[column.name]), column_name(column.name))
+            for column in columns
+        ]
+        return exp.select(*wanted).from_(self._relation(table).subquery("this"))
+
+    def _refused(self, table: Table, fault: str) -> SchemaRefused:
+        return SchemaRefused(f"The file of the table {table.name!r} {fault}.", private=f"source {self.path}")
+
+
+def _keys(connection: duckdb.DuckDBPyConnection, rows: exp.Query) -> Keys:
+    """The lowest and highest unit key."""
+    ends = exp.select(exp.Min(this=ref(UNIT)), exp.Max(this=ref(UNIT))).from_(rows.subquery("typed"))
+    low, high = connection.execute(ends.sql(dialect="duckdb")).fetchall()[0]
+    return Keys(int(low or 0), int(high or 0))
