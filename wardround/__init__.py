@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wardround.analyst.budget import BudgetResult
-    from wardround.analyst.builder import Draft, query
+    from wardround.analyst.builder import Draft, bins, month, query
     from wardround.analyst.client import Client, connect
     from wardround.analyst.result import PreviewResult, Result
     from wardround.analyst.sql import parse
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Unavailable,
     )
     from wardround.federation.expressions import And, Between, Comparison, IsNull, Not, Operator, Or, Within
-    from wardround.federation.query import Aggregate, Query, Statistic
+    from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
     from wardround.federation.study import Study
 
 __all__ = [
@@ -40,10 +40,13 @@ __all__ = [
     "BudgetExceeded",
     "BudgetResult",
     "Client",
+    "Clip",
     "Comparison",
     "Draft",
     "Estimate",
     "FederationError",
+    "GroupBy",
+    "Grouping",
     "IsNull",
     "Mistaken",
     "Not",
@@ -59,13 +62,15 @@ __all__ = [
     "Study",
     "Unavailable",
     "Within",
+    "bins",
     "connect",
+    "month",
     "parse",
     "query",
 ]
 
 _HOMES = {
-    "wardround.analyst.builder": ("Draft", "query"),
+    "wardround.analyst.builder": ("Draft", "bins", "month", "query"),
     "wardround.analyst.client": ("Client", "connect"),
     "wardround.analyst.budget": ("BudgetResult",),
     "wardround.analyst.result": ("PreviewResult", "Result"),
@@ -75,6 +80,8 @@ _HOMES = {
         "AwaitingApproval",
         "BudgetExceeded",
         "FederationError",
+        "GroupBy",
+        "Grouping",
         "Mistaken",
         "QueryMistaken",
         "Refused",
@@ -90,7 +97,7 @@ _HOMES = {
         "Or",
         "Within",
     ),
-    "wardround.federation.query": ("Aggregate", "Query", "Statistic"),
+    "wardround.federation.query": ("Aggregate", "Clip", "GroupBy", "Grouping", "Query", "Statistic"),
     "wardround.federation.study": ("Study",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

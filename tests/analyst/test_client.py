@@ -9,7 +9,8 @@ import pytest
 
 import wardround
 from wardround.analyst.builder import query
-from wardround.analyst.client import POLL_SECONDS, Client
+from wardround.analyst.client import Client
+from wardround.analyst.rounds import POLL_SECONDS
 from wardround.federation.answer import (
     Answer,
     AskRequest,
@@ -24,7 +25,7 @@ from wardround.federation.answer import (
 )
 from wardround.federation.errors import AwaitingApproval, BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
 from wardround.federation.expressions import And, Comparison, IsNull, Not, Operator
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
 
@@ -133,7 +134,7 @@ def test_sql_words_and_a_draft_ask_the_same() -> None:
                 Comparison("age", Operator.LESS, 90),
             )
         ),
-        ("diagnosis",),
+        (Grouping("diagnosis"),),
     )
     sent = []
     for question in (text, draft, words):

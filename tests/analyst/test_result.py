@@ -163,7 +163,8 @@ def test_a_result_is_a_sequence_of_estimates() -> None:
 def test_pandas_gets_a_tidy_frame() -> None:
     frame = Result(ANSWER).to_pandas()
     assert list(frame.columns) == [
-        *("diagnosis", "statistic", "column", "value", "standard_error", "lower", "upper", "confidence")
+        *("diagnosis", "statistic", "column", "term", "value", "standard_error", "lower", "upper", "confidence"),
+        "sampling",
     ]
     assert list(frame["diagnosis"]) == ["E11", "I10", "E11"]
     assert list(frame["value"]) == [1234.567, 12.0, 131.2345]
@@ -236,6 +237,8 @@ def test_the_document_of_an_answer_is_the_contract() -> None:
                 "standard_error": 5.23,
                 "interval": [1224.3, 1244.8],
                 "confidence": 0.95,
+                "term": None,
+                "sampling": False,
             },
             {
                 "statistic": "count",
@@ -245,6 +248,8 @@ def test_the_document_of_an_answer_is_the_contract() -> None:
                 "standard_error": 5.23,
                 "interval": [1.7, 22.3],
                 "confidence": 0.95,
+                "term": None,
+                "sampling": False,
             },
             {
                 "statistic": "mean",
@@ -254,6 +259,8 @@ def test_the_document_of_an_answer_is_the_contract() -> None:
                 "standard_error": 0.0423,
                 "interval": [131.15, 131.32],
                 "confidence": 0.95,
+                "term": None,
+                "sampling": False,
             },
         ],
         "privacy": {
@@ -298,6 +305,7 @@ def test_the_document_of_a_preview_says_what_it_would_cost() -> None:
             "groups": 4,
             "standard_error": 0.1234,
             "note": "for 40000 declared patients",
+            "share": 1.0,
         }
     ]
     assert document["privacy"]["charged"] == {"epsilon": 0.5, "delta": 1e-7}

@@ -18,7 +18,7 @@ from wardround.federation.expressions import (
     Or,
     Within,
 )
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 
 EVENTS = Aggregate(Statistic.COUNT)
 OLD = Comparison("age", Operator.GREATER_OR_EQUAL, 40)
@@ -27,7 +27,7 @@ DAY = datetime.date(2026, 1, 31)
 
 def test_the_question_of_the_readme_becomes_words() -> None:
     text = "SELECT diagnosis, COUNT(*), AVG(sbp) FROM encounters WHERE age >= 40 GROUP BY diagnosis"
-    assert parse(text) == Query("encounters", (EVENTS, Aggregate(Statistic.MEAN, "sbp")), OLD, ("diagnosis",))
+    assert parse(text) == Query("encounters", (EVENTS, Aggregate(Statistic.MEAN, "sbp")), OLD, (Grouping("diagnosis"),))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_chains_are_one_term_however_they_are_grouped() -> None:
 def test_names_keep_their_capitals() -> None:
     text = 'SELECT Diagnosis, AVG("SBP") FROM Encounters WHERE Age > 1 GROUP BY Diagnosis'
     asked = parse(text)
-    assert (asked.table, asked.group_by) == ("Encounters", ("Diagnosis",))
+    assert (asked.table, asked.group_by) == ("Encounters", (Grouping("Diagnosis"),))
     assert asked.aggregates == (Aggregate(Statistic.MEAN, "SBP"),)
     assert asked.cohort == Comparison("Age", Operator.GREATER, 1)
 
@@ -167,7 +167,7 @@ def test_prefixes_of_the_one_table_are_dropped() -> None:
 
 def test_group_columns_come_in_the_order_of_group_by() -> None:
     asked = parse("SELECT COUNT(*), sex, diagnosis AS d FROM encounters GROUP BY diagnosis, sex")
-    assert asked.group_by == ("diagnosis", "sex")
+    assert asked.group_by == (Grouping("diagnosis"), Grouping("sex"))
 
 
 def test_columns_may_have_the_names_of_types_and_soft_keywords() -> None:
@@ -175,7 +175,7 @@ def test_columns_may_have_the_names_of_types_and_soft_keywords() -> None:
         "SELECT month, AVG(value) FROM visits WHERE date >= '2026-01-01' AND year > 2020 AND type = 'a' GROUP BY month"
     )
     asked = parse(text)
-    assert asked.group_by == ("month",)
+    assert asked.group_by == (Grouping("month"),)
     assert asked.aggregates == (Aggregate(Statistic.MEAN, "value"),)
 
 

@@ -8,10 +8,10 @@ from wardround.analyst.sql import condition, parse
 from wardround.federation.errors import QueryMistaken
 
 GRAMMAR = (
-    "a question is SELECT [group columns,] COUNT(*), COUNT(DISTINCT key), SUM(column) or AVG(column) "
-    "FROM table [WHERE condition] [GROUP BY columns]."
+    "a question is SELECT [group columns,] aggregates such as COUNT(*), AVG(column) or MEDIAN(column) FROM table "
+    "[WHERE condition] [GROUP BY columns] [HAVING condition] [ORDER BY columns] [LIMIT number]."
 )
-AGGREGATES = "use COUNT(*), COUNT(DISTINCT key), SUM(column) or AVG(column)."
+AGGREGATES = "use COUNT(*), COUNT(DISTINCT key), SUM(column), AVG(column), STDDEV(column) or MEDIAN(column)."
 COUNTS = "use COUNT(*) to count events or COUNT(DISTINCT key) to count patients."
 ONE_TABLE = (
     "a question reads one table, so a JOIN or a second table is not supported; "
@@ -23,7 +23,6 @@ NOT_GROUPED = (
 )
 NO_NAME = "cannot be a name in a study; names are up to 63 letters, digits and '_'."
 OPERATORS = "use =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, AND, OR and NOT."
-AFTERWARDS = "every public group is answered, so"
 
 
 @pytest.mark.parametrize(
@@ -81,47 +80,27 @@ AFTERWARDS = "every public group is answered, so"
             "SELECT DISTINCT a FROM t",
             "SELECT DISTINCT is not supported; use COUNT(DISTINCT key) to count patients, or GROUP BY.",
         ),
-        (
-            "SELECT a, COUNT(*) FROM t GROUP BY a HAVING COUNT(*) > 5",
-            f"HAVING is not supported; {AFTERWARDS} filter the result afterwards.",
-        ),
-        (
-            "SELECT a, COUNT(*) FROM t GROUP BY a ORDER BY a",
-            "ORDER BY is not supported; sort the result afterwards.",
-        ),
-        (
-            "SELECT a, COUNT(*) FROM t GROUP BY a LIMIT 5",
-            f"LIMIT is not supported; {AFTERWARDS} shorten the result afterwards.",
-        ),
-        (
-            "SELECT a, COUNT(*) FROM t GROUP BY a FETCH FIRST 5 ROWS ONLY",
-            f"LIMIT is not supported; {AFTERWARDS} shorten the result afterwards.",
-        ),
+        ("SELECT a, COUNT(*) FROM t GROUP BY a FETCH FIRST 5 ROWS ONLY", "FETCH is not supported; write LIMIT 10."),
         (
             "SELECT a, COUNT(*) FROM t GROUP BY a OFFSET 5",
-            f"OFFSET is not supported; {AFTERWARDS} shorten the result afterwards.",
+            "OFFSET is not supported; LIMIT counts from the first group, and all of them are in the answer.",
         ),
         (
             "SELECT COUNT(*) OVER (PARTITION BY a) FROM t",
-            "window functions (OVER) are not supported; use COUNT, SUM or AVG with GROUP BY.",
+            "window functions (OVER) are not supported; use an aggregate with GROUP BY.",
         ),
         (
             "SELECT ROW_NUMBER() OVER () FROM t",
-            "window functions (OVER) are not supported; use COUNT, SUM or AVG with GROUP BY.",
+            "window functions (OVER) are not supported; use an aggregate with GROUP BY.",
         ),
         ("SELECT COUNT(*) INTO x FROM t", "SELECT INTO is not supported; a question writes nothing."),
         ("SELECT COUNT(*) FROM t FOR UPDATE", "FOR UPDATE and FOR SHARE are not supported; a question writes nothing."),
         ("SELECT COUNT(*) FILTER (WHERE a) FROM t", "FILTER is not supported; put the condition into WHERE."),
-        ("SELECT MIN(a) FROM t", f"the function MIN is not supported in SELECT; {AGGREGATES}"),
-        ("SELECT MAX(a) FROM t", f"the function MAX is not supported in SELECT; {AGGREGATES}"),
-        ("SELECT MEDIAN(a) FROM t", f"the function MEDIAN is not supported in SELECT; {AGGREGATES}"),
-        ("SELECT STDDEV(a) FROM t", f"the function STDDEV is not supported in SELECT; {AGGREGATES}"),
         ("SELECT UPPER(a) FROM t", f"the function UPPER is not supported in SELECT; {AGGREGATES}"),
         ("SELECT pg_sleep(9) FROM t", f"the function PG_SLEEP is not supported in SELECT; {AGGREGATES}"),
         ("SELECT MEAN(a) FROM t", "MEAN is not supported; use AVG(column)."),
         ("SELECT SUM(a) / COUNT(*) FROM t", f"arithmetic is not supported in SELECT; {AGGREGATES}"),
         ("SELECT a + 1 FROM t", f"arithmetic is not supported in SELECT; {AGGREGATES}"),
-        ("SELECT CASE WHEN a THEN 1 END FROM t", f"CASE is not supported in SELECT; {AGGREGATES}"),
         ("SELECT 1 FROM t", f"the value '1' is not supported in SELECT; {AGGREGATES}"),
         (
             "SELECT (SELECT COUNT(*) FROM u) FROM t",
@@ -145,7 +124,6 @@ AFTERWARDS = "every public group is answered, so"
             "SELECT COUNT(*) FROM t GROUP BY diagnosis",
             "GROUP BY names 'diagnosis', which the SELECT list does not; write SELECT diagnosis, ….",
         ),
-        ("SELECT a AS b, COUNT(*) FROM t GROUP BY b", "'b' is an alias; write GROUP BY a."),
         ("SELECT a, a, COUNT(*) FROM t GROUP BY a", "the SELECT list names 'a' twice; remove one."),
         (
             "SELECT a FROM t GROUP BY a",
@@ -201,7 +179,7 @@ def test_a_question_that_cannot_be_read_gets_one_sentence(text: str, sentence: s
         ),
         ("d < CURRENT_DATE", "today's date is not known to a question; write it out, as DATE '2026-01-31'."),
         ("CASE WHEN a THEN b END = 1", f"CASE is not supported in WHERE; {OPERATORS}"),
-        ("COUNT(*) > 5", "an aggregate cannot stand in WHERE; compare a column with a value."),
+        ("COUNT(*) > 5", "an aggregate cannot stand in a condition on rows; compare a column with a value."),
         ("EXISTS (SELECT 1)", "a subquery in WHERE is not supported; list the values with IN."),
         ("a = (SELECT 1)", "a subquery in WHERE is not supported; list the values with IN."),
         (

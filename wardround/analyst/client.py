@@ -18,17 +18,18 @@ from typing import Self
 
 from wardround.analyst.budget import BudgetResult
 from wardround.analyst.builder import Draft
+from wardround.analyst.courses import Course, course_of
 from wardround.analyst.link import AnalystLink
 from wardround.analyst.result import PreviewResult, Result
-from wardround.federation.answer import Answer, AskRequest, Progress
-from wardround.federation.errors import ConfigurationMistaken, DeadlinePassed, QueryMistaken
+from wardround.analyst.rounds import Round, Sharpness, Waiting, previewed, result_of, run
+from wardround.analyst.settling import settled
+from wardround.analyst.views import Asked
+from wardround.federation.answer import Progress
+from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.query import Query
 from wardround.federation.study import Study
-from wardround.federation.typing_rules import typed
 
 Question = str | Query | Draft
-
-POLL_SECONDS = 20.0
 
 
 class Client:
@@ -53,38 +54,36 @@ class Client:
         epsilon: float | None = None,
         delta: float | None = None,
         fresh: bool = False,
+        search: bool = False,
         limit_seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        on_round: Callable[[Round], None] | None = None,
     ) -> Result:
         """The answer, when enough sites have given theirs.
 
-        The same question again returns the stored answer and costs nothing, unless it is `fresh`.
+        The same question again returns the stored answer and costs nothing, unless it is `fresh`. With `search` a
+        single quantile is found in ten rounds. Where a question takes several rounds, `epsilon` is for all of them.
 
         Raises:
             AwaitingApproval: a site's steward has yet to decide; ask again later.
+            BudgetExceeded: not all rounds fit into what remains; nothing was charged.
             DeadlinePassed: `limit_seconds` are over; the question runs on, and asking again continues it.
         """
-        request = self._request(question, epsilon, delta, nonce=secrets.token_hex(16) if fresh else "")
+        course, sharp = self._course(question, epsilon, delta, search=search)
         if limit_seconds is not None and not limit_seconds > 0:
             raise QueryMistaken(f"limit_seconds must be above 0, not {limit_seconds!r}.")
-        ends = math.inf if limit_seconds is None else self._clock() + limit_seconds
-        plan_id = self._link.ask(request)
-        seen = 0
-        while (left := ends - self._clock()) > 0:
-            match self._link.watch(plan_id, seen=seen, wait_seconds=min(POLL_SECONDS, left)):
-                case Answer() as answer:
-                    return Result(answer)
-                case Progress() as progress:
-                    if on_progress is not None and progress.seen != seen:
-                        on_progress(progress)
-                    seen = progress.seen
-        raise DeadlinePassed(
-            f"No answer within {limit_seconds:g} s; the question runs on, and asking it again costs nothing more."
+        waiting = Waiting(
+            self._link, self._clock, limit_seconds=limit_seconds, on_progress=on_progress, on_round=on_round
         )
+        answers = run(course, sharp, waiting, study=self.study, nonce=secrets.token_hex(16) if fresh else "")
+        return result_of(course, answers, self.study)
 
-    def preview(self, question: Question, *, epsilon: float | None = None, delta: float | None = None) -> PreviewResult:
+    def preview(
+        self, question: Question, *, epsilon: float | None = None, delta: float | None = None, search: bool = False
+    ) -> PreviewResult:
         """What the question would cost and how good its answer would be; nothing is spent."""
-        return PreviewResult(self._link.preview(self._request(question, epsilon, delta, nonce="")))
+        course, sharp = self._course(question, epsilon, delta, search=search)
+        return previewed(course, sharp, self._link, study=self.study)
 
     def budget(self) -> BudgetResult:
         """What the study has spent, what is left, and what it means for one patient."""
@@ -102,17 +101,16 @@ class Client:
     ) -> None:
         self.close()
 
-    def _request(self, question: Question, epsilon: float | None, delta: float | None, *, nonce: str) -> AskRequest:
+    def _course(
+        self, question: Question, epsilon: float | None, delta: float | None, *, search: bool
+    ) -> tuple[Course, Sharpness]:
         if epsilon is not None and not (_is_number(epsilon) and epsilon > 0):
             raise QueryMistaken(f"ε must be a finite number above 0, not {epsilon!r}.")
         if delta is not None and not (_is_number(delta) and 0 <= delta < 1):
             raise QueryMistaken(f"δ must be a number from 0 to below 1, not {delta!r}.")
-        return AskRequest(
-            query=typed(_query(question), self.study),
-            epsilon=None if epsilon is None else float(epsilon),
-            delta=None if delta is None else float(delta),
-            nonce=nonce,
-        )
+        course = course_of(settled(_asked(question), self.study), self.study, by_search=search)
+        sharp = Sharpness(None if epsilon is None else float(epsilon), None if delta is None else float(delta))
+        return course, sharp
 
 
 def connect(profile: str | os.PathLike[str]) -> Client:
@@ -124,20 +122,20 @@ def connect(profile: str | os.PathLike[str]) -> Client:
     return Client(GrpcAnalystLink(open_profile(Path(profile), now=datetime.datetime.now(datetime.UTC))))
 
 
-def _query(question: Question) -> Query:
+def _asked(question: Question) -> Asked:
     match question:
         case Query():
-            return question
-        case Draft(query):
-            return query
+            return Asked(question)
+        case Draft(query, view):
+            return Asked(query, view)
         case str():
             try:
-                from wardround.analyst.sql import parse  # noqa: PLC0415 - an extra, loaded only for text
+                from wardround.analyst.sql import read  # noqa: PLC0415 - an extra, loaded only for text
             except ImportError:
                 raise ConfigurationMistaken(
                     "sqlglot is not installed; install it with pip install 'wardround[analyst]'."
                 ) from None
-            return parse(question)
+            return read(question)
 
 
 def _is_number(value: object) -> bool:

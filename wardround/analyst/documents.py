@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from wardround.analyst.meaning import PRIORS, adjacency, date_text, patient_level
+from wardround.analyst.views import Gap
 from wardround.federation.answer import (
     Answer,
     BudgetReport,
@@ -27,9 +30,20 @@ from wardround.privacy.accounting.meaning import posterior_bound, worst_bits
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
 
-def answer_document(answer: Answer) -> dict[str, Json]:
+@dataclass(frozen=True, slots=True)
+class AnswerExtras:
+    """What is shown beside an answer: its lines with their aliases, all plans, the gap of a top-k, the shares."""
+
+    lines: tuple[tuple[Estimate, str], ...]
+    plan_ids: tuple[str, ...] = ()
+    gap: Gap | None = None
+    shares: tuple[tuple[str, float], ...] = ()
+
+
+def answer_document(answer: Answer, extras: AnswerExtras | None = None) -> dict[str, Json]:
     """The document `ask` prints."""
-    return {
+    more = extras or AnswerExtras(tuple((estimate, "") for estimate in answer.estimates))
+    document: dict[str, Json] = {
         "plan_id": answer.plan_id,
         "unit": answer.unit,
         "replayed": answer.replayed,
@@ -39,14 +53,21 @@ def answer_document(answer: Answer) -> dict[str, Json]:
             "refused": dict(answer.refused),
             "missing": list(answer.missing),
         },
-        "estimates": [_estimate(estimate) for estimate in answer.estimates],
+        "estimates": [_estimate(estimate, name) for estimate, name in more.lines],
         "privacy": _privacy(answer.privacy, unit=answer.unit),
     }
+    if more.plan_ids:
+        document["plan_ids"] = list(more.plan_ids)
+    if more.gap is not None:
+        document["gap"] = {"value": _number(more.gap.value), "standard_error": _number(more.gap.standard_error)}
+    if more.shares:
+        document["shares"] = [{"aggregate": label, "share": share} for label, share in more.shares]
+    return document
 
 
-def preview_document(preview: Preview) -> dict[str, Json]:
+def preview_document(preview: Preview, rounds: Sequence[tuple[str, Loss]] = ()) -> dict[str, Json]:
     """The document of a dry run; its `privacy` says what would be charged and what is spent now."""
-    return {
+    document: dict[str, Json] = {
         "plan_id": preview.plan_id,
         "unit": preview.unit,
         "replayed": preview.replayed,
@@ -55,6 +76,9 @@ def preview_document(preview: Preview) -> dict[str, Json]:
         "expected": [_expected(expected) for expected in preview.expected],
         "privacy": _privacy(preview.privacy, unit=preview.unit),
     }
+    if rounds:
+        document["rounds"] = [{"asks": title, "charged": _loss(loss)} for title, loss in rounds]
+    return document
 
 
 def budget_document(report: BudgetReport, study: Study) -> dict[str, Json]:
@@ -110,8 +134,8 @@ def error_document(error: FederationError) -> dict[str, Json]:
     return {"error": fault}
 
 
-def _estimate(estimate: Estimate) -> dict[str, Json]:
-    return {
+def _estimate(estimate: Estimate, name: str) -> dict[str, Json]:
+    document: dict[str, Json] = {
         "statistic": estimate.statistic,
         "column": estimate.column,
         "group": {column: _value(value) for column, value in estimate.group},
@@ -119,7 +143,12 @@ def _estimate(estimate: Estimate) -> dict[str, Json]:
         "standard_error": _number(estimate.standard_error),
         "interval": [_number(bound) for bound in estimate.interval],
         "confidence": _number(estimate.confidence),
+        "term": estimate.term or None,
+        "sampling": estimate.sampling,
     }
+    if name:
+        document["name"] = name
+    return document
 
 
 def _expected(expected: ExpectedError) -> dict[str, Json]:
@@ -129,6 +158,7 @@ def _expected(expected: ExpectedError) -> dict[str, Json]:
         "groups": expected.groups,
         "standard_error": _number(expected.standard_error),
         "note": expected.note,
+        "share": expected.share,
     }
 
 

@@ -1,6 +1,7 @@
-"""An answer as a picture: one panel for each aggregate, one line for each group, with its interval.
+"""An answer as a picture: one panel for each aggregate, with its intervals.
 
-Plain SVG text, so that it needs no library and can be read, searched and diffed.
+Numbers of groups are rows; a histogram is bars, a survival curve steps with a band, a series by month a line with a
+band. Plain SVG text, so that it needs no library and can be read, searched and diffed.
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from xml.sax.saxutils import escape
 
-from wardround.federation.answer import Answer, Estimate
+from wardround.analyst.drawing import FOOT, HEAD, LABELS, MARGIN, ROW, WIDTH, framed, label, ticks_around
+from wardround.analyst.plot_curves import bars, is_series, series, steps
+from wardround.analyst.tables import value_text
+from wardround.analyst.views import Line, statistic_label
+from wardround.federation.answer import Answer
 from wardround.federation.errors import ConfigurationMistaken, Mistaken
-from wardround.federation.query import Aggregate, Statistic
-from wardround.federation.wording import aggregate_text
+from wardround.federation.query import Statistic
 
-WIDTH, LABELS, MARGIN, ROW, HEAD, FOOT = 760, 190, 30, 22, 34, 30
 MOST_ROWS = 500
-TICKS = 5
 
 
 def write_picture(svg: str, path: Path) -> None:
@@ -32,73 +33,80 @@ def write_picture(svg: str, path: Path) -> None:
         raise ConfigurationMistaken(msg) from None
 
 
-def picture(answer: Answer) -> str:
-    """The SVG text of an answer."""
-    panels: dict[str, list[Estimate]] = {}
-    for estimate in answer.estimates[:MOST_ROWS]:
-        name = aggregate_text(Aggregate(Statistic(estimate.statistic), estimate.column))
-        panels.setdefault(name, []).append(estimate)
+def picture(answer: Answer, lines: Sequence[Line] | None = None) -> str:
+    """The SVG text of an answer, or of those of its lines that are shown."""
+    if lines is None:
+        lines = [Line(statistic_label(each.statistic, each.column), "", each) for each in answer.estimates]
+    panels: dict[str, list[Line]] = {}
+    for line in lines[:MOST_ROWS]:
+        panels.setdefault(line.label, []).append(line)
     parts: list[str] = []
     top = MARGIN
-    for name, estimates in panels.items():
-        parts.extend(_panel(name, estimates, top))
-        top += HEAD + ROW * len(estimates) + FOOT
-    sites = (
-        f"{len(answer.answered)} site(s) answered; bars are {answer.estimates[0].confidence:.0%} intervals of the noise"
-    )
-    parts.append(label(MARGIN, top, sites if not answer.noiseless else "no noise: a simulation", small=True))
+    for name, found in panels.items():
+        for title, group in _panels(name, found):
+            drawn, height = _panel(title, group, top)
+            parts.extend(drawn)
+            top += height
+    parts.append(label(MARGIN, top, _foot(answer, lines), small=True))
     return framed(parts, height=top + MARGIN)
 
 
-def framed(parts: Sequence[str], *, height: int) -> str:
-    """The parts as one picture on white."""
-    body = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
-        f'font-family="sans-serif" font-size="13">\n<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
-    )
+def _foot(answer: Answer, lines: Sequence[Line]) -> str:
+    if answer.noiseless:
+        return "no noise: a simulation"
+    if not lines:
+        return "nothing to show"
+    of = "the noise and the sample" if all(line.estimate.sampling for line in lines) else "the noise"
+    return f"{len(answer.answered)} site(s) answered; bars are {lines[0].estimate.confidence:.0%} intervals of {of}"
 
 
-def _panel(name: str, estimates: Sequence[Estimate], top: int) -> list[str]:
-    low = min(estimate.interval[0] for estimate in estimates)
-    high = max(estimate.interval[1] for estimate in estimates)
-    ticks = ticks_around(low, high)
+def _panels(name: str, lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
+    """A curve for each group, and for each group beside the months of a series; all other numbers in one panel."""
+    statistic = lines[0].estimate.statistic
+    curve = statistic in (Statistic.HISTOGRAM.value, Statistic.SURVIVAL.value)
+    months = is_series(lines)
+    if not curve and not months:
+        return [(name, list(lines))]
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        own = line.estimate.group if curve else line.estimate.group[1:]
+        title = ", ".join([name, *(value_text(value) for _, value in own)])
+        found.setdefault(title, []).append(line)
+    return list(found.items())
+
+
+def _panel(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
+    match lines[0].estimate.statistic:
+        case Statistic.HISTOGRAM.value:
+            return bars(title, lines, top)
+        case Statistic.SURVIVAL.value:
+            return steps(title, lines, top)
+        case _ if is_series(lines):
+            return series(title, lines, top)
+        case _:
+            return _rows(title, lines, top)
+
+
+def _rows(name: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
+    finite = [end for line in lines for end in line.estimate.interval if math.isfinite(end)] or [0.0]
+    ticks = ticks_around(min(finite), max(finite))
     left, right = LABELS, WIDTH - MARGIN
 
     def x(value: float) -> float:
-        return left + (value - ticks[0]) / (ticks[-1] - ticks[0]) * (right - left)
+        inside = min(max(value, ticks[0]), ticks[-1])
+        return left + (inside - ticks[0]) / (ticks[-1] - ticks[0]) * (right - left)
 
-    foot = top + HEAD + ROW * len(estimates)
+    foot = top + HEAD + ROW * len(lines)
     parts = [label(MARGIN, top + 12, name, bold=True)]
     for tick in ticks:
         parts.append(f'<line x1="{x(tick):.1f}" y1="{top + HEAD - 8}" x2="{x(tick):.1f}" y2="{foot}" stroke="#ddd"/>')
         parts.append(label(x(tick), foot + 14, f"{tick:g}", small=True, middle=True))
-    for number, estimate in enumerate(estimates):
+    for number, line in enumerate(lines):
+        estimate = line.estimate
         y = top + HEAD + ROW * number + ROW / 2
-        group = ", ".join(str(value) for _, value in estimate.group) or "all"
+        names = [*(value_text(value) for _, value in estimate.group), *([estimate.term] if estimate.term else [])]
         begins, ends = (x(end) for end in estimate.interval)
-        parts.append(label(left - 10, y + 4, group[:28], end=True))
+        parts.append(label(left - 10, y + 4, (", ".join(names) or "all")[:28], end=True))
         parts.append(f'<line x1="{begins:.1f}" y1="{y}" x2="{ends:.1f}" y2="{y}" stroke="#1f6f8b" stroke-width="2"/>')
         parts.append(f'<circle cx="{x(estimate.value):.1f}" cy="{y}" r="4" fill="#1f6f8b"/>')
-    return parts
-
-
-def ticks_around(low: float, high: float) -> list[float]:
-    """Round numbers that enclose [low, high]; never fewer than two."""
-    if not high > low:
-        low, high = low - 1, high + 1
-    raw = (high - low) / (TICKS - 1)
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * (1 - 1e-9))
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return [number * step for number in range(first, last + 1)]
-
-
-def label(
-    x: float, y: float, text: str, *, bold: bool = False, small: bool = False, middle: bool = False, end: bool = False
-) -> str:
-    """A line of text, anchored at its start unless told otherwise."""
-    weight = ' font-weight="bold"' if bold else ""
-    size = ' font-size="11" fill="#555"' if small else ""
-    anchor = ' text-anchor="middle"' if middle else ' text-anchor="end"' if end else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{weight}{size}{anchor}>{escape(text)}</text>'
+    return parts, HEAD + ROW * len(lines) + FOOT

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from wardround.analyst.drawing import MARGIN, WIDTH, framed, label, ticks_around
 from wardround.analyst.meaning import date_text, plural
-from wardround.analyst.plot import MARGIN, WIDTH, framed, label, ticks_around
 from wardround.federation.answer import BudgetReport
 
 LEFT, TOP, PLOT, FOOT = 70, 60, 260, 60

@@ -6,12 +6,13 @@ A number is never shown without its error, nor an answer without what it cost an
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wardround.analyst.documents import Json, answer_document, preview_document
+from wardround.analyst.documents import AnswerExtras, Json, answer_document, preview_document
 from wardround.analyst.meaning import answer_meaning, next_text, plural, unit_text
 from wardround.analyst.plot import picture, write_picture
 from wardround.analyst.tables import (
@@ -24,49 +25,70 @@ from wardround.analyst.tables import (
     value_text,
     with_error,
 )
-from wardround.federation.answer import Answer, Estimate, Preview, PrivacyStatement
+from wardround.analyst.views import Asked, Gap, Shown, label_of, shown, statistic_label
+from wardround.federation.answer import Answer, Estimate, Loss, Preview, PrivacyStatement
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.expressions import Value
-from wardround.federation.query import Aggregate, Statistic
-from wardround.federation.wording import aggregate_text
+from wardround.federation.query import Query
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 _MECHANISMS = {"discrete_gaussian": "discrete Gaussian", "discrete_laplace": "discrete Laplace"}
-_NUMBERS = ("statistic", "column", "value", "standard_error", "lower", "upper", "confidence")
+_TEXTS = ("statistic", "column", "term")
+_NUMBERS = ("value", "standard_error", "lower", "upper", "confidence")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+# Without slots, so that the view is applied once.
+@dataclass(frozen=True, repr=False)
 class Result:
-    """The answer to one question, one estimate a line."""
+    """The answer to one question, one estimate a line, as the question wants it shown.
+
+    `answer` has everything that was released, whatever is shown. `plan_ids` are those of all rounds, when there
+    were several; `shares` says how the aggregates shared the charge.
+    """
 
     answer: Answer
+    asked: Asked | None = None
+    plan_ids: tuple[str, ...] = ()
+    shares: tuple[tuple[str, float], ...] = ()
+    note: str = ""
+
+    @cached_property
+    def shown(self) -> Shown:
+        """The lines that are shown, and what the view left out."""
+        return shown(self.answer.estimates, self.asked)
 
     @property
     def estimates(self) -> tuple[Estimate, ...]:
-        """Every number with its error."""
-        return self.answer.estimates
+        """Every number that is shown, with its error."""
+        return tuple(line.estimate for line in self.shown.lines)
 
     @property
     def privacy(self) -> PrivacyStatement:
         """What the answer cost one unit, and what is left."""
         return self.answer.privacy
 
+    @property
+    def gap(self) -> Gap | None:
+        """With ORDER BY … LIMIT: how far the last group shown is ahead of the next."""
+        return self.shown.gap
+
     def __len__(self) -> int:
-        return len(self.answer.estimates)
+        return len(self.shown.lines)
 
     def __iter__(self) -> Iterator[Estimate]:
-        return iter(self.answer.estimates)
+        return iter(self.estimates)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw the answer, with its intervals, into an .svg file."""
-        write_picture(picture(self.answer), Path(path))
+        write_picture(picture(self.answer, self.shown.lines), Path(path))
 
     def document(self) -> dict[str, Json]:
         """The JSON document of `wardround ask --json`."""
-        return answer_document(self.answer)
+        lines = tuple((line.estimate, line.name) for line in self.shown.lines)
+        return answer_document(self.answer, AnswerExtras(lines, self.plan_ids, self.gap, self.shares))
 
     def to_pandas(self) -> pd.DataFrame:
         """A data frame: a row for each estimate, a column for each group column."""
@@ -82,26 +104,30 @@ class Result:
             import pyarrow as pa  # noqa: PLC0415 - an extra, loaded only when asked for
         except ImportError:
             raise _absent("pyarrow") from None
-        texts, numbers = {"statistic", "column"}, set(_NUMBERS[2:])
-        arrays = {
-            name: pa.array(cells, type=pa.string() if name in texts else pa.float64() if name in numbers else None)
-            for name, cells in self._columns().items()
-        }
+        types = {name: pa.string() for name in _TEXTS} | {name: pa.float64() for name in _NUMBERS}
+        arrays = {name: pa.array(cells, type=types.get(name)) for name, cells in self._columns().items()}
         return pa.table(arrays)
 
     def _columns(self) -> dict[str, list[Value | None]]:
         columns: dict[str, list[Value | None]] = {}
-        for index, (name, _) in enumerate(self.estimates[0].group if self.estimates else ()):
+        own = (*_TEXTS, *_NUMBERS, "sampling")
+        for name in self._groups():
             # A study may well have a column called "value".
-            columns[f"group_{name}" if name in _NUMBERS else name] = [each.group[index][1] for each in self]
+            columns[f"group_{name}" if name in own else name] = [dict(each.group).get(name) for each in self]
         columns["statistic"] = [each.statistic for each in self]
         columns["column"] = [each.column for each in self]
+        columns["term"] = [each.term or None for each in self]
         columns["value"] = [each.value for each in self]
         columns["standard_error"] = [each.standard_error for each in self]
         columns["lower"] = [each.interval[0] for each in self]
         columns["upper"] = [each.interval[1] for each in self]
         columns["confidence"] = [each.confidence for each in self]
+        columns["sampling"] = [each.sampling for each in self]
         return columns
+
+    def _groups(self) -> tuple[str, ...]:
+        """The group columns of all lines: the cells of a table have some that its test has not."""
+        return tuple(dict.fromkeys(name for each in self for name, _ in each.group))
 
     def __str__(self) -> str:
         return "\n".join([as_text(self._table()), "", *self._paragraphs()])
@@ -113,18 +139,23 @@ class Result:
         return as_html(self._table(), self._paragraphs())
 
     def _table(self) -> Table:
-        groups = tuple(name for name, _ in self.estimates[0].group) if self.estimates else ()
-        confidence = percent(self.estimates[0].confidence) if self.estimates else "95 %"
+        groups = self._groups()
+        lines = self.shown.lines
+        confidence = percent(lines[0].estimate.confidence) if lines else "95 %"
+        terms = any(line.estimate.term for line in lines)
         rows = tuple(
             (
-                *(value_text(value) for _, value in each.group),
-                _label(each.statistic, each.column),
-                with_error(each.value, each.standard_error),
-                interval_text(each.interval, each.standard_error),
+                *(value_text(cells[name]) if name in cells else "" for name in groups),
+                line.label,
+                *((line.estimate.term,) if terms else ()),
+                with_error(line.estimate.value, line.estimate.standard_error),
+                interval_text(line.estimate.interval, line.estimate.standard_error),
             )
-            for each in self
+            for line in lines
+            for cells in (dict(line.estimate.group),)
         )
-        return Table((*groups, "statistic", "estimate", f"{confidence} interval"), rows, 2)
+        headings = (*groups, "statistic", *(("term",) if terms else ()), "estimate", f"{confidence} interval")
+        return Table(headings, rows, 2)
 
     def _paragraphs(self) -> list[str]:
         answer, privacy = self.answer, self.answer.privacy
@@ -133,34 +164,62 @@ class Result:
             sites.append(f"Refused: {listed([f'{site} ({code})' for site, code in answer.refused])}.")
         if answer.missing:
             sites.append(f"Missing: {listed(answer.missing)}.")
+        about = [*([self.note] if self.note else []), *self._left_out(), " ".join(sites)]
         if answer.noiseless:
             return [
-                " ".join(sites),
+                *about,
                 "NO NOISE was added and nothing is private: a simulation, for checking against known answers.",
             ]
         charged = f"ε = {privacy.charged.epsilon:.4g} at δ = {privacy.charged.delta:.3g}"
+        rounds = f" over {len(self.plan_ids)} {plural(len(self.plan_ids), 'round')}" if self.plan_ids else ""
         cost = (
-            f"This is the stored answer of a question that cost {charged}; asking again cost nothing."
+            f"This is the stored answer of a question that cost {charged}{rounds}; asking again cost nothing."
             if answer.replayed
-            else f"This question cost {charged}."
+            else f"This question cost {charged}{rounds}."
         )
+        split = f" Split by need: {split_text(self.shares)}." if self.shares else ""
         return [
-            " ".join(sites),
-            f"{_protection(answer.unit, privacy)} {cost} {_balance(privacy)}",
+            *about,
+            f"{_protection(answer.unit, privacy)} {cost}{split} {_balance(privacy)}",
             answer_meaning(answer.unit, privacy),
-            "The error and the interval cover the noise, not sampling error.",
+            self._covered(),
         ]
+
+    def _left_out(self) -> list[str]:
+        """What the view left out, and how clear its cut is."""
+        sentences: list[str] = []
+        if number := self.shown.left_out:
+            groups = f"{number} {plural(number, 'group')} more {'was' if number == 1 else 'were'} answered"
+            sentences.append(f"{groups} and {'is' if number == 1 else 'are'} not shown.")
+        if (gap := self.shown.gap) is not None:
+            apart = with_error(gap.value, gap.standard_error)
+            sentences.append(f"The last group shown and the next one differ by {apart}, the noise of both included.")
+        return [" ".join(sentences)] if sentences else []
+
+    def _covered(self) -> str:
+        sampled = dict.fromkeys(line.label for line in self.shown.lines if line.estimate.sampling)
+        noise = dict.fromkeys(line.label for line in self.shown.lines if not line.estimate.sampling)
+        if not sampled:
+            return "The error and the interval cover the noise, not sampling error."
+        if not noise:
+            return "The error and the interval cover the noise and sampling error."
+        return f"The error and the interval cover the noise; those of {listed(list(sampled))} also sampling error."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PreviewResult:
-    """A dry run: the charge and the expected errors. Nothing was asked of a site and nothing was spent."""
+    """A dry run: the charge and the expected errors. Nothing was asked of a site and nothing was spent.
+
+    Of a question in several rounds it shows the first one, and `rounds` says how the charge is split over all.
+    """
 
     preview: Preview
+    query: Query | None = None
+    rounds: tuple[tuple[str, Loss], ...] = ()
 
     def document(self) -> dict[str, Json]:
         """The JSON document of `wardround ask --dry-run --json`."""
-        return preview_document(self.preview)
+        return preview_document(self.preview, self.rounds)
 
     def __str__(self) -> str:
         return "\n".join([as_text(self._table()), "", *self._paragraphs()])
@@ -172,11 +231,22 @@ class PreviewResult:
         return as_html(self._table(), self._paragraphs())
 
     def _table(self) -> Table:
+        expected = self.preview.expected
+        aggregates = () if self.query is None else self.query.aggregates
+        known = len(aggregates) == len(expected)
+        split = any(each.share < 1.0 for each in expected)
         rows = tuple(
-            (_label(each.statistic, each.column), each.note, str(each.groups), f"± {each.standard_error:.3g}")
-            for each in self.preview.expected
+            (
+                label_of(aggregates[place]) if known else statistic_label(each.statistic, each.column),
+                each.note,
+                str(each.groups),
+                *((percent(each.share),) if split else ()),
+                f"± {each.standard_error:.3g}",
+            )
+            for place, each in enumerate(expected)
         )
-        return Table(("statistic", "note", "groups", "expected error"), rows, 2)
+        share = ("share of the charge",) if split else ()
+        return Table(("statistic", "note", "groups", *share, "expected error"), rows, 2 + len(share))
 
     def _paragraphs(self) -> list[str]:
         preview, privacy = self.preview, self.preview.privacy
@@ -187,15 +257,31 @@ class PreviewResult:
             else f"This question would cost {charged}."
         )
         return [
+            *self._split(),
             f"Sites to be asked: {listed(preview.sites) or 'none'}.",
             f"{_protection(preview.unit, privacy)} {cost} {_balance(privacy)}",
             answer_meaning(preview.unit, privacy),
             "A dry run: nothing was asked of a site and nothing was spent.",
         ]
 
+    def _split(self) -> list[str]:
+        if not self.rounds:
+            return []
+        titles = dict.fromkeys(title for title, _ in self.rounds)
+        each = "; ".join(
+            f"{sum(1 for name, _ in self.rounds if name == title)} × {title} at ε = {loss.epsilon:.4g}"
+            for title, loss in dict(self.rounds).items()
+        )
+        return [
+            f"{len(self.rounds)} rounds, the first of which is shown: {each}."
+            if len(titles) > 1
+            else f"{len(self.rounds)} rounds like this one: {each}."
+        ]
 
-def _label(statistic: str, column: str | None) -> str:
-    return aggregate_text(Aggregate(Statistic(statistic), column))
+
+def split_text(shares: Sequence[tuple[str, float]]) -> str:
+    """Who has which part of the charge."""
+    return ", ".join(f"{label} {percent(share)}" for label, share in shares)
 
 
 def _protection(unit: str, privacy: PrivacyStatement) -> str:

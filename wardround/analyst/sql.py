@@ -1,21 +1,28 @@
-"""The analyst's SQL, read into a query.
+"""The analyst's SQL, read into a query and a view of its answer.
 
 One SELECT over one table and nothing more: what the reader does not know it refuses in one sentence that
 says what it found and what works instead. It never drops a clause, because a question answered without
 one of its conditions is a wrong answer with a charge. Names are kept as written and matched exactly by
-the study; aliases change only how a question reads, so they are dropped and equal questions stay equal.
+the study. Aliases, labels, HAVING, ORDER BY and LIMIT change how an answer is shown and not what is asked,
+so equal questions stay equal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sqlglot import exp
 
+from wardround.analyst.sql_aggregates import aggregate
 from wardround.analyst.sql_cohort import cohort
+from wardround.analyst.sql_groups import ReadGroup, group
 from wardround.analyst.sql_reader import NO_WITH, condition_tree, statement
-from wardround.analyst.sql_terms import GRAMMAR, Source, column_name, describe, identifier, shown, unwrapped
+from wardround.analyst.sql_shown import Listed, having, limit, order, ordered_by
+from wardround.analyst.sql_terms import GRAMMAR, Source, describe, identifier, shown, unwrapped
+from wardround.analyst.views import Asked, Condition, View, label_of
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.expressions import Expression
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.expressions import MAX_TEXT, Expression
+from wardround.federation.query import Aggregate, Grouping, Query
 
 _CLAUSES = {
     "with": NO_WITH,
@@ -23,28 +30,31 @@ _CLAUSES = {
     "joins": "a question reads one table, so a JOIN or a second table is not supported; "
     "name one table of the study that holds the columns.",
     "laterals": "LATERAL is not supported; a question reads one table of the study.",
-    "having": "HAVING is not supported; every public group is answered, so filter the result afterwards.",
-    "qualify": "QUALIFY is not supported; every public group is answered, so filter the result afterwards.",
-    "order": "ORDER BY is not supported; sort the result afterwards.",
-    "limit": "LIMIT is not supported; every public group is answered, so shorten the result afterwards.",
-    "offset": "OFFSET is not supported; every public group is answered, so shorten the result afterwards.",
-    "windows": "window functions are not supported; use COUNT, SUM or AVG with GROUP BY.",
+    "qualify": "QUALIFY is not supported; use HAVING with an aggregate of the SELECT list.",
+    "offset": "OFFSET is not supported; LIMIT counts from the first group, and all of them are in the answer.",
+    "sort": "SORT BY is not supported; use ORDER BY.",
+    "windows": "window functions are not supported; use an aggregate with GROUP BY.",
     "into": "SELECT INTO is not supported; a question writes nothing.",
     "locks": "FOR UPDATE and FOR SHARE are not supported; a question writes nothing.",
     "hint": "hints are not supported; remove the /*+ … */.",
 }
-_SYNONYMS = {"MEAN": "AVG", "AVERAGE": "AVG", "TOTAL": "SUM"}
+_READ = {"expressions", "from", "where", "group", "having", "order", "limit"}
 
 
-def parse(text: str) -> Query:
-    """The query that `text` asks, or `QueryMistaken` in one sentence."""
+def read(text: str) -> Asked:
+    """What `text` asks and how it wants the answer shown, or `QueryMistaken` in one sentence."""
     match statement(text):
         case exp.Select() as select:
-            return _query(select)
+            return _asked(select)
         case exp.SetOperation() as several:
             raise QueryMistaken(f"{several.key.upper()} is not supported; ask each SELECT as a question of its own.")
         case other:
             raise QueryMistaken(f"{describe(other)} is not supported; {GRAMMAR}")
+
+
+def parse(text: str) -> Query:
+    """The query that `text` asks, or `QueryMistaken` in one sentence."""
+    return read(text).query
 
 
 def condition(text: str) -> Expression:
@@ -52,36 +62,122 @@ def condition(text: str) -> Expression:
     return cohort(condition_tree(text), Source("", ""))
 
 
-def _query(select: exp.Select) -> Query:
+def shown_condition(text: str, query: Query) -> Condition:
+    """A HAVING condition, written without its HAVING, on the aggregates of a query."""
+    return having(condition_tree(text), _listed_in(query))
+
+
+def shown_order(text: str, query: Query) -> int | str:
+    """What a query's groups are ordered by: the place of an aggregate, or a group column."""
+    return ordered_by(condition_tree(text), _listed_in(query))
+
+
+def _listed_in(query: Query) -> Listed:
+    groups = tuple(ReadGroup(grouping) for grouping in query.group_by)
+    return Listed(Source(query.table, ""), query.aggregates, groups, (*groups, *query.aggregates), {})
+
+
+def _asked(select: exp.Select) -> Asked:
     clauses = {key.rstrip("_"): value for key, value in select.args.items() if value}
     for key, sentence in _CLAUSES.items():
         if key in clauses:
             raise QueryMistaken(sentence)
-    for key in sorted(clauses.keys() - {"expressions", "from", "where", "group"}):
+    for key in sorted(clauses.keys() - _READ):
         raise QueryMistaken(f"{shown(key.upper())} is not supported; {GRAMMAR}")
     source = _source(clauses.get("from"))
-    aggregates: list[Aggregate] = []
-    listed: dict[str, str] = {}
-    for item in select.expressions:
-        alias = item.alias if isinstance(item, exp.Alias) else ""
-        inner = unwrapped(item.this if isinstance(item, exp.Alias) else item)
-        if isinstance(inner, exp.Column) and not isinstance(inner.this, exp.Star):
-            name = column_name(inner, source)
-            if name in listed:
-                raise QueryMistaken(f"the SELECT list names {name!r} twice; remove one.")
-            listed[name] = alias
-        else:
-            aggregates.append(_aggregate(inner, source))
-    where, group = select.args.get("where"), select.args.get("group")
-    groups = _groups(group, source) if isinstance(group, exp.Group) else ()
-    _agree(listed, groups)
-    if not aggregates:
+    listed = _listed(select.expressions, source)
+    found, where = clauses.get("group"), clauses.get("where")
+    groups = _groups(found, listed) if isinstance(found, exp.Group) else ()
+    for item in listed.groups:
+        if item not in groups:
+            raise _not_grouped(item)
+    if not listed.aggregates:
         raise QueryMistaken("the question asks for no number; add COUNT(*), SUM(column) or AVG(column).")
-    return Query(
+    query = Query(
         source.table,
-        tuple(aggregates),
+        listed.aggregates,
         cohort(where.this, source) if isinstance(where, exp.Where) else None,
-        tuple(Grouping(name) for name in groups),
+        tuple(item.grouping for item in groups),
+    )
+    return Asked(query, _view(clauses, listed))
+
+
+def _view(clauses: Mapping[str, object], listed: Listed) -> View:
+    condition, ordering, cut = (clauses.get(key) for key in ("having", "order", "limit"))
+    names = {item: alias for alias, item in listed.aliases.items()}
+    called = tuple(names.get(item, "") for item in listed.aggregates)
+    return View(
+        names=called if any(called) else (),
+        renamed=tuple((item.grouping.column, names[item]) for item in listed.groups if item in names),
+        labels=tuple((item.grouping.column, item.labels) for item in listed.groups if item.labels),
+        having=having(condition.this, listed) if isinstance(condition, exp.Having) else None,
+        order=order(ordering, listed) if isinstance(ordering, exp.Order) else (),
+        limit=limit(cut) if isinstance(cut, exp.Expr) else None,
+    )
+
+
+def _listed(items: Sequence[exp.Expr], source: Source) -> Listed:
+    positions: list[Aggregate | ReadGroup] = []
+    aliases: dict[str, Aggregate | ReadGroup] = {}
+    for item in items:
+        inner = unwrapped(item.this if isinstance(item, exp.Alias) else item)
+        found = group(inner, source) or aggregate(inner, source)
+        if found in positions:
+            what = label_of(found) if isinstance(found, Aggregate) else repr(found.grouping.column)
+            raise QueryMistaken(f"the SELECT list names {what} twice; remove one.")
+        positions.append(found)
+        if isinstance(item, exp.Alias):
+            if item.alias in aliases or not 0 < len(item.alias) <= MAX_TEXT:
+                raise QueryMistaken(f"an alias is a name of its own; call {shown(item.alias)!r} otherwise.")
+            aliases[item.alias] = found
+    aggregates = tuple(item for item in positions if isinstance(item, Aggregate))
+    groups = tuple(item for item in positions if isinstance(item, ReadGroup))
+    return Listed(source, aggregates, groups, tuple(positions), aliases)
+
+
+def _groups(clause: exp.Group, listed: Listed) -> tuple[ReadGroup, ...]:
+    for key, value in clause.args.items():
+        if value and key != "expressions":
+            raise QueryMistaken(f"GROUP BY {shown(key.upper())} is not supported; list the columns.")
+    groups: list[ReadGroup] = []
+    for item in clause.expressions:
+        inner = unwrapped(item)
+        if isinstance(inner, exp.Literal):
+            raise QueryMistaken("GROUP BY takes the names of columns, not their positions.")
+        found = group(inner, listed.source)
+        if found is None:
+            raise QueryMistaken(f"GROUP BY takes the names of columns, not {describe(inner)}.")
+        if found not in listed.groups:
+            found = _by_alias(found, inner, listed)
+        groups.append(found)
+    return tuple(groups)
+
+
+def _by_alias(found: ReadGroup, item: exp.Expr, listed: Listed) -> ReadGroup:
+    """The group column that a GROUP BY names by its alias."""
+    match listed.aliases.get(item.name) if isinstance(item, exp.Column) else None:
+        case ReadGroup() as meant:
+            return meant
+        case Aggregate():
+            raise QueryMistaken(f"{shown(item.name)!r} is an aggregate; GROUP BY takes columns.")
+        case None:
+            name = found.grouping.column
+            if found.grouping == Grouping(name) and all(each.grouping.column != name for each in listed.groups):
+                raise QueryMistaken(f"GROUP BY names {name!r}, which the SELECT list does not; write SELECT {name}, ….")
+            raise QueryMistaken(
+                f"GROUP BY makes groups of {name!r} that the SELECT list does not name; "
+                "give them an alias there and group by it."
+            )
+
+
+def _not_grouped(item: ReadGroup) -> QueryMistaken:
+    name = item.grouping.column
+    if item.grouping != Grouping(name):
+        return QueryMistaken(
+            f"the SELECT list makes groups of {name!r} that GROUP BY does not name; give them an alias and group by it."
+        )
+    return QueryMistaken(
+        f"{name!r} is in the SELECT list but not in GROUP BY; add GROUP BY {name}, or use AVG({name}) or SUM({name})."
     )
 
 
@@ -106,94 +202,3 @@ def _source(clause: object) -> Source:
     if isinstance(alias, exp.TableAlias) and alias.args.get("columns"):
         raise QueryMistaken("renaming columns in FROM is not supported; use the study's names.")
     return Source(identifier(table.name), table.alias)
-
-
-def _aggregate(item: exp.Expr, source: Source) -> Aggregate:
-    match item:
-        case exp.Star() | exp.Column(this=exp.Star()):
-            raise QueryMistaken(
-                "SELECT * would return rows, and rows never leave a hospital; use COUNT(*), SUM(column) or AVG(column)."
-            )
-        case exp.Count():
-            return _count(item, source)
-        case exp.Sum():
-            return Aggregate(Statistic.SUM, _operand("SUM", item, source))
-        case exp.Avg():
-            return Aggregate(Statistic.MEAN, _operand("AVG", item, source))
-        case exp.Window():
-            raise QueryMistaken("window functions (OVER) are not supported; use COUNT, SUM or AVG with GROUP BY.")
-        case exp.Filter():
-            raise QueryMistaken("FILTER is not supported; put the condition into WHERE.")
-        case exp.Anonymous() if (better := _SYNONYMS.get(item.name.upper())) is not None:
-            raise QueryMistaken(f"{item.name.upper()} is not supported; use {better}(column).")
-        case exp.Subquery():
-            raise QueryMistaken("a subquery in SELECT is not supported; ask it as a question of its own.")
-        case _:
-            raise QueryMistaken(
-                f"{describe(item)} is not supported in SELECT; "
-                "use COUNT(*), COUNT(DISTINCT key), SUM(column) or AVG(column)."
-            )
-
-
-def _count(count: exp.Count, source: Source) -> Aggregate:
-    works = "use COUNT(*) to count events or COUNT(DISTINCT key) to count patients."
-    if count.expressions:
-        raise QueryMistaken(f"COUNT of several columns is not supported; {works}")
-    match count.this:
-        case exp.Star() as star if not any(star.args.values()):
-            return Aggregate(Statistic.COUNT)
-        case exp.Distinct(expressions=[only]) as distinct if not distinct.args.get("on"):
-            match unwrapped(only):
-                case exp.Column(this=exp.Identifier()) as column:
-                    return Aggregate(Statistic.COUNT, column_name(column, source))
-                case other:
-                    raise QueryMistaken(f"COUNT(DISTINCT {describe(other)}) is not supported; {works}")
-        case exp.Distinct():
-            raise QueryMistaken(f"COUNT(DISTINCT …) takes one column; {works}")
-        case exp.Column() as column:
-            raise QueryMistaken(f"COUNT({shown(column.name)}) is not supported; {works}")
-        case _:
-            raise QueryMistaken(f"this form of COUNT is not supported; {works}")
-
-
-def _operand(function: str, call: exp.Expr, source: Source) -> str:
-    match unwrapped(call.this):
-        case exp.Column(this=exp.Identifier()) as column if not call.expressions:
-            return column_name(column, source)
-        case exp.Distinct():
-            raise QueryMistaken(f"{function}(DISTINCT …) is not supported; use {function}(column).")
-        case other:
-            raise QueryMistaken(f"{function} takes one column of the study, not {describe(other)}.")
-
-
-def _groups(group: exp.Group, source: Source) -> tuple[str, ...]:
-    for key, value in group.args.items():
-        if value and key != "expressions":
-            raise QueryMistaken(f"GROUP BY {shown(key.upper())} is not supported; list the columns.")
-    names: list[str] = []
-    for item in group.expressions:
-        match unwrapped(item):
-            case exp.Column(this=exp.Identifier()) as column:
-                names.append(column_name(column, source))
-            case exp.Literal():
-                raise QueryMistaken("GROUP BY takes the names of columns, not their positions.")
-            case other:
-                raise QueryMistaken(f"GROUP BY takes the names of columns, not {describe(other)}.")
-    return tuple(names)
-
-
-def _agree(listed: dict[str, str], groups: tuple[str, ...]) -> None:
-    """Refuse a SELECT list and a GROUP BY that do not name the same columns."""
-    renamed = {alias: name for name, alias in listed.items() if alias}
-    for name in groups:
-        if name in listed:
-            continue
-        if name in renamed:
-            raise QueryMistaken(f"{name!r} is an alias; write GROUP BY {renamed[name]}.")
-        raise QueryMistaken(f"GROUP BY names {name!r}, which the SELECT list does not; write SELECT {name}, ….")
-    for name in listed:
-        if name not in groups:
-            raise QueryMistaken(
-                f"{name!r} is in the SELECT list but not in GROUP BY; add GROUP BY {name}, "
-                f"or use AVG({name}) or SUM({name})."
-            )

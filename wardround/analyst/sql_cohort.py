@@ -11,6 +11,7 @@ import re
 
 from sqlglot import exp
 
+from wardround.analyst.sql_instead import NAMES, OF_A_ROW
 from wardround.analyst.sql_terms import Source, column_name, describe, shown, unwrapped
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import (
@@ -33,7 +34,7 @@ from wardround.federation.expressions import (
 from wardround.federation.study import parse_date
 from wardround.federation.typing_rules import MAX_INTEGER
 
-_OPERATORS: dict[type[exp.Expr], Operator] = {
+OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.EQ: Operator.EQUAL,
     exp.NEQ: Operator.UNEQUAL,
     exp.LT: Operator.LESS,
@@ -41,7 +42,7 @@ _OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.GT: Operator.GREATER,
     exp.GTE: Operator.GREATER_OR_EQUAL,
 }
-_MIRRORED = {
+MIRRORED = {
     Operator.EQUAL: Operator.EQUAL,
     Operator.UNEQUAL: Operator.UNEQUAL,
     Operator.LESS: Operator.GREATER,
@@ -68,9 +69,9 @@ def _term(tree: exp.Expr, source: Source, *, level: int) -> Expression:
     inner = unwrapped(tree)
     match inner:
         case exp.And():
-            return And(tuple(_term(each, source, level=level + 1) for each in _chain(inner, exp.And)))
+            return And(tuple(_term(each, source, level=level + 1) for each in chain(inner, exp.And)))
         case exp.Or():
-            return Or(tuple(_term(each, source, level=level + 1) for each in _chain(inner, exp.Or)))
+            return Or(tuple(_term(each, source, level=level + 1) for each in chain(inner, exp.Or)))
         case exp.Not():
             return Not(_term(inner.this, source, level=level + 1))
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
@@ -87,7 +88,7 @@ def _term(tree: exp.Expr, source: Source, *, level: int) -> Expression:
             raise _unsupported(inner)
 
 
-def _chain(tree: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+def chain(tree: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     """The terms that one operator joins, left to right, however they were grouped."""
     terms: list[exp.Expr] = []
     stack = [tree]
@@ -101,7 +102,7 @@ def _chain(tree: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
 
 
 def _comparison(tree: exp.Expr, source: Source) -> Comparison:
-    operator = _OPERATORS[type(tree)]
+    operator = OPERATORS[type(tree)]
     left, right = unwrapped(tree.this), unwrapped(tree.args["expression"])
     match left, right:
         case exp.Column(this=exp.Identifier()), exp.Column(this=exp.Identifier(quoted=True)):
@@ -117,7 +118,7 @@ def _comparison(tree: exp.Expr, source: Source) -> Comparison:
         case exp.Column(this=exp.Identifier()), _:
             return Comparison(column_name(left, source), operator, _value(right))
         case _, exp.Column(this=exp.Identifier()):
-            return Comparison(column_name(right, source), _MIRRORED[operator], _value(left))
+            return Comparison(column_name(right, source), MIRRORED[operator], _value(left))
         case _:
             for side in (left, right):
                 if not _is_value(side):
@@ -178,7 +179,7 @@ def _value(tree: exp.Expr) -> Value:
         case exp.Literal(is_string=True):
             return _text(tree.name)
         case exp.Literal() | exp.Neg():
-            return _number(tree)
+            return number(tree)
         case exp.Cast(this=exp.Literal(is_string=True) as text) if _is_date(tree):
             if (day := parse_date(text.name)) is None:
                 raise QueryMistaken(f"{shown(text.name)!r} is not a date; write one as DATE '2026-01-31'.")
@@ -201,28 +202,31 @@ def _text(text: str) -> str:
     return text
 
 
-def _number(tree: exp.Expr) -> int | float:
+def number(tree: exp.Expr) -> int | float:
+    """The number that is written, with its sign; whole numbers stay whole."""
     sign = 1
     while isinstance(tree, exp.Neg):
         sign, tree = -sign, unwrapped(tree.this)
     if not isinstance(tree, exp.Literal) or tree.is_string:
         raise _unsupported(tree)
-    number: int | float = math.inf
+    found: int | float = math.inf
     if _INTEGER.fullmatch(tree.name):
-        number = sign * int(tree.name)
+        found = sign * int(tree.name)
     elif _DECIMAL.fullmatch(tree.name):
-        number = sign * float(tree.name)
-    if not abs(number) <= MAX_INTEGER:
+        found = sign * float(tree.name)
+    if not abs(found) <= MAX_INTEGER:
         raise QueryMistaken(f"the number {shown(tree.name)} is too large or not a number.")
-    return number
+    return found
 
 
 def _unsupported(tree: exp.Expr) -> QueryMistaken:
     match tree:
         case exp.Like() | exp.ILike() | exp.RegexpLike() | exp.SimilarTo() | exp.Glob():
             return QueryMistaken("matching a pattern of text is not supported; list the values with IN.")
-        case exp.AggFunc():
-            return QueryMistaken("an aggregate cannot stand in WHERE; compare a column with a value.")
+        case exp.AggFunc() | exp.WithinGroup():
+            return QueryMistaken("an aggregate cannot stand in a condition on rows; compare a column with a value.")
+        case exp.Anonymous() if tree.name.upper() in NAMES and tree.name.upper() not in OF_A_ROW:
+            return QueryMistaken("an aggregate cannot stand in a condition on rows; compare a column with a value.")
         case exp.Subquery() | exp.Query() | exp.SubqueryPredicate():
             return QueryMistaken("a subquery in WHERE is not supported; list the values with IN.")
         case exp.And() | exp.Or() | exp.Not() | exp.Predicate() if not isinstance(

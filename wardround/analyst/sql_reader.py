@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlglot import Dialect, ErrorLevel, ParseError, Token, TokenError, TokenType, exp
+from sqlglot.parser import Parser
 
+from wardround.analyst.sql_instead import NAMES
 from wardround.analyst.sql_terms import GRAMMAR, shown
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import MAX_DEPTH
@@ -25,6 +27,8 @@ _BEFORE_A_GROUPING_PARENTHESIS = {
     TokenType.L_PAREN,
     TokenType.COMMA,
     TokenType.WHERE,
+    TokenType.HAVING,
+    TokenType.WHEN,
     TokenType.AND,
     TokenType.OR,
     TokenType.NOT,
@@ -45,6 +49,16 @@ NO_WITH = "WITH is not supported; ask one SELECT over one table of the study."
 _Read = TypeVar("_Read")
 
 
+class _Grammar(Parser):
+    """sqlglot's own SQL, in which our functions are nothing but a name with what stands in its parentheses."""
+
+    FUNCTIONS = {name: build for name, build in Parser.FUNCTIONS.items() if name not in NAMES}  # noqa: RUF012
+
+
+def _parser() -> Parser:
+    return _Grammar(error_level=ErrorLevel.IMMEDIATE, dialect=Dialect())
+
+
 def statement(text: str) -> exp.Expr:
     """The one statement in `text`, which begins with SELECT."""
     tokens = _tokens(text)
@@ -59,8 +73,7 @@ def statement(text: str) -> exp.Expr:
         case _:
             # Anything else would be parsed as a command of some database.
             raise QueryMistaken(f"only SELECT is supported, and this begins with {shown(first.text)}; {GRAMMAR}")
-    parser = Dialect().parser(error_level=ErrorLevel.IMMEDIATE)
-    found = _guarded(lambda: parser.parse(tokens, text))
+    found = _guarded(lambda: _parser().parse(tokens, text))
     statements = [each for each in found if each is not None and not isinstance(each, exp.Semicolon)]
     if len(statements) != 1:
         raise QueryMistaken(f"there are {len(statements)} statements; ask one question at a time.")
@@ -70,8 +83,7 @@ def statement(text: str) -> exp.Expr:
 def condition_tree(text: str) -> exp.Expr:
     """The one condition in `text`."""
     tokens = _tokens(text)
-    parser = Dialect().parser(error_level=ErrorLevel.IMMEDIATE)
-    found = _guarded(lambda: parser.parse_into(exp.Condition, tokens, text))
+    found = _guarded(lambda: _parser().parse_into(exp.Condition, tokens, text))
     if len(found) != 1 or found[0] is None:
         raise QueryMistaken("a condition is one expression, such as age >= 40 AND diagnosis = 'I10'.")
     return found[0]

@@ -10,8 +10,8 @@ from wardround.federation.errors import QueryMistaken
 from wardround.federation.study_file import IDENTIFIER
 
 GRAMMAR = (
-    "a question is SELECT [group columns,] COUNT(*), COUNT(DISTINCT key), SUM(column) or AVG(column) "
-    "FROM table [WHERE condition] [GROUP BY columns]."
+    "a question is SELECT [group columns,] aggregates such as COUNT(*), AVG(column) or MEDIAN(column) FROM table "
+    "[WHERE condition] [GROUP BY columns] [HAVING condition] [ORDER BY columns] [LIMIT number]."
 )
 _SHOWN = 40
 

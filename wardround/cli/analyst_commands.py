@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.console import print_document, say
+from wardround.cli.console import note, print_document, say
 from wardround.cli.progress import ProgressLines
+from wardround.federation.answer import Progress
 from wardround.federation.errors import Mistaken
+
+if TYPE_CHECKING:
+    from wardround.analyst.rounds import Round
 
 Profile = Annotated[Path, typer.Option("--profile", metavar="FILE", help="Your profile, from the consortium.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
@@ -20,6 +24,23 @@ Epsilon = Annotated[
 ]
 Delta = Annotated[float | None, typer.Option("--delta", metavar="D", help="Its δ (default: the study's).")]
 Privacy = Annotated[str, typer.Option("--privacy", metavar="site|sum", help="Noise at each site, or a secure sum.")]
+Search = Annotated[bool, typer.Option("--search", help="Find a single quantile by ten rounds of noisy binary search.")]
+
+
+class RoundLines:
+    """The sites' lines of each round, under its title where there are several."""
+
+    def __init__(self) -> None:
+        self._lines = ProgressLines(sys.stderr)
+
+    def begin(self, each: Round) -> None:
+        """Name the round and begin its lines anew."""
+        note(f"round {each.number} of {each.rounds}: {each.title}")
+        self._lines = ProgressLines(sys.stderr)
+
+    def show(self, progress: Progress) -> None:
+        """Show the state of every site that changed."""
+        self._lines.show(progress)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -39,6 +60,7 @@ def ask(
     privacy: Privacy = "site",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show charge and expected error; spend nothing.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ask anew, and pay anew.")] = False,
+    search: Search = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the answer, as SVG.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,11 +70,19 @@ def ask(
     check_privacy(privacy)
     with connect(profile) as federation:
         if dry_run:
-            preview = federation.preview(sql, epsilon=epsilon, delta=delta)
+            preview = federation.preview(sql, epsilon=epsilon, delta=delta, search=search)
             print_document(preview.document()) if as_json else say(str(preview))
             return
-        with ProgressLines(sys.stderr) as progress:
-            result = federation.ask(sql, epsilon=epsilon, delta=delta, fresh=fresh, on_progress=progress.show)
+        progress = RoundLines()
+        result = federation.ask(
+            sql,
+            epsilon=epsilon,
+            delta=delta,
+            fresh=fresh,
+            search=search,
+            on_progress=progress.show,
+            on_round=progress.begin,
+        )
     if plot is not None:
         result.plot(plot)
     print_document(result.document()) if as_json else say(str(result))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from wardround.cli.analyst_commands import AsJson, Delta, Epsilon, Privacy
+from wardround.cli.analyst_commands import AsJson, Delta, Epsilon, Privacy, Search
 from wardround.cli.console import Document, note, print_document, say
 from wardround.federation.errors import Mistaken
 from wardround.federation.study_file import read_study
@@ -35,6 +35,7 @@ def simulate(
     delta: Delta = None,
     privacy: Privacy = "site",
     noiseless: Annotated[bool, typer.Option("--noiseless", help="No noise: to compare with known answers.")] = False,
+    search: Search = False,
     repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", help="Ask N independent federations.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +49,7 @@ def simulate(
     if not 1 <= runs <= MOST_REPEATS:
         msg = f"--repeat is {runs}; it must be from 1 to {MOST_REPEATS}."
         raise Mistaken(msg)
-    trial = Trial(sql, epsilon=epsilon, delta=delta, noiseless=noiseless, trusted_total=privacy == "sum")
+    trial = Trial(sql, epsilon=epsilon, delta=delta, noiseless=noiseless, trusted_total=privacy == "sum", search=search)
     documents: list[Document] = []
     for number, result in enumerate(run_trials(read_study(study), tables, trial, repeat=runs), start=1):
         if as_json:

@@ -30,6 +30,7 @@ class Trial:
     delta: float | None = None
     noiseless: bool = False
     trusted_total: bool = False
+    search: bool = False
 
 
 def run_trials(
@@ -52,7 +53,11 @@ def run_trials(
             )
             try:
                 yield federation.client.ask(
-                    trial.sql, epsilon=trial.epsilon, delta=trial.delta, on_progress=on_progress
+                    trial.sql,
+                    epsilon=trial.epsilon,
+                    delta=trial.delta,
+                    search=trial.search,
+                    on_progress=on_progress,
                 )
             finally:
                 federation.close()
