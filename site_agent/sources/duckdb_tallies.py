@@ -101,4 +101,5 @@ class DuckdbTallies:
 
 
 def _text(statement: exp.Query) -> str:
-    return statement.sql(dialect="duckdb")
+    # Without the copy that the generator makes by default: no statement is used twice.
+    return statement.sql(dialect="duckdb", copy=False)

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from site_agent.sources.duckdb_dialect import literal
-from site_agent.statements.trees import call, cast, is_null, paren, ref, text
+from site_agent.statements.trees import call, cast, is_null, paren, ref, text, type_of
 from wardround.federation.study import Column, ColumnType
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
@@ -115,7 +115,7 @@ def _from_stored(value: exp.Expression, column: Column, stored: str) -> exp.Expr
 
 
 def _tried(value: exp.Expression, sql_type: str) -> exp.Expression:
-    return exp.TryCast(this=value.copy(), to=exp.DataType.build(sql_type, dialect="duckdb"))
+    return exp.TryCast(this=value.copy(), to=type_of(sql_type))
 
 
 def _floor(value: exp.Expression) -> exp.Expression:

@@ -39,7 +39,17 @@ def paren(value: exp.Expression) -> exp.Paren:
 
 def cast(value: exp.Expression, sql_type: str) -> exp.Expression:
     """A cast that cannot fail where it is used: between numbers that fit, or of a literal."""
-    return exp.Cast(this=value, to=exp.DataType.build(sql_type, dialect="duckdb"))
+    return exp.Cast(this=value, to=type_of(sql_type))
+
+
+def type_of(sql_type: str) -> exp.DataType:
+    """A type by DuckDB's name for it; every database's generator has its own."""
+    return _parsed(sql_type).copy()
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(sql_type: str) -> exp.DataType:
+    return exp.DataType.build(sql_type, dialect="duckdb")
 
 
 def text(text: str) -> exp.Expression:
