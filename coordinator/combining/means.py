@@ -46,6 +46,6 @@ def two_sided(
         return value, 0.0, (value, value)
     share = inside / records
     error = float(width) * noise.deviation * math.hypot(share, 1.0 - share) / records
-    ends = mean_interval(float(above), float(below), sd=noise.deviation, critical=noise.critical)
+    ends = mean_interval(float(above), float(below), sd=noise.deviation, critical=noise.wide)
     # Nothing that stays inside the bounds spreads more than half of them, whatever the formula says.
     return value, min(error, (high - low) / 2), (low + float(width) * ends[0], low + float(width) * ends[1])

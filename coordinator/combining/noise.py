@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import NormalDist
 
 from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.uncertainty import critical_value, sum_variance
 
 CONFIDENCE = 0.95
+_SMOOTH = Fraction(2**20)
 NORMAL = NormalDist().inv_cdf(0.5 * (1.0 + CONFIDENCE))
 
 
@@ -37,14 +39,26 @@ class NoiseSetting:
 class Noise:
     """The noise in one total, in grid units: its standard deviation, and how many of them an interval takes.
 
-    The critical value of one coordinate serves combinations of several too: they are nearer to the normal law,
-    whose tails are lighter.
+    `critical` is that of one coordinate.
     """
 
     deviation: float
     critical: float
     # How many Laplace draws it is the sum of; none where it is normal.
     laplaces: int = 0
+
+    @property
+    def wide(self) -> float:
+        """The critical value for combinations: between one coordinate's law and the normal, so the larger of both."""
+        return max(self.critical, NORMAL)
+
+    def passed(self, *, draws: int, chance: float) -> float:
+        """How many of its own deviations a sum of `draws` such noises passes upwards with at most this chance."""
+        if self.laplaces == 0:
+            return NormalDist().inv_cdf(1.0 - chance)
+        # In its own deviations a sum of Laplace draws is the same for every large scale.
+        smooth = NoiseLaw(Mechanism.DISCRETE_LAPLACE, _SMOOTH)
+        return critical_value(smooth, terms=draws * self.laplaces, confidence=1.0 - 2.0 * chance)
 
     def scaled(self, factor: float) -> Noise:
         """The same noise in another unit."""

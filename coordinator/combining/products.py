@@ -81,7 +81,7 @@ def correlations(total: Total) -> Iterator[Estimate]:
     names = aggregate.columns
     for group, numbers in total.groups:
         products = Products.of(total.part, numbers, total.noise.deviation)
-        raw, errors = _correlations(products, total.noise.critical)
+        raw, errors = _correlations(products, total.noise.wide)
         shown = nearest_correlation(raw)
         for i, j in itertools.combinations(range(len(names)), 2):
             noise = errors[i, j]
@@ -89,7 +89,7 @@ def correlations(total: Total) -> Iterator[Estimate]:
                 value, error, ends = 0.0, 1.0, (-1.0, 1.0)
             else:
                 value = float(shown[i, j])
-                error, ends = _with_sampling(float(raw[i, j]), noise, products.number, total.noise.critical)
+                error, ends = _with_sampling(float(raw[i, j]), noise, products.number, total.noise.wide)
             found = estimate(aggregate, group, value, error, ends, term=names[j], sampling=True)
             yield _of_column(found, names[i])
 

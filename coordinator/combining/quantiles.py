@@ -41,9 +41,9 @@ def estimates(total: Total) -> Iterator[Estimate]:
         # Half of ten is reached by five, however a computer writes a half.
         slack = _ROUNDING * np.abs(number)[:, None]
         excess = (below - level * number[:, None] + slack)[:, : coding.codes]
-        reach = noise.critical * error[: coding.codes]
+        reach = noise.wide * error[: coding.codes]
         for group, line, count in zip(total.labels, excess, number, strict=True):
-            found = scale.found(line, reach, float(count), float(level), noise.critical)
+            found = scale.found(line, reach, float(count), float(level), noise.wide)
             yield estimate(aggregate, group, *found, term=number_text(level))
 
 
@@ -139,8 +139,8 @@ class Scale:
         last = _last(np.concatenate(([True], lowest[:-1] < 0.0)))
         lower = self._crossing(highest, start + float(reach[0]))
         upper = self._crossing(np.minimum.accumulate(lowest[::-1])[::-1], start - float(reach[0]))
-        # Where in its leaf a record lies is not known either.
-        grain = (high - low) / (len(self.edges) - 1) / math.sqrt(12.0)
+        # A value on the edges is one of two where the level falls between them; elsewhere it may be all over its leaf.
+        grain = (high - low) / (len(self.edges) - 1) / (2.0 if self.on_edge else math.sqrt(12.0))
         error = math.hypot(max(upper - lower, 0.0) / (2.0 * critical), grain)
         top = self.edges[last] if self.on_edge else self.edges[last + 1]
         return value, min(error, (high - low) / 2), (float(self.edges[first]), float(top))

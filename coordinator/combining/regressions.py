@@ -41,7 +41,7 @@ class Fit:
 def estimates(total: Total) -> Iterator[Estimate]:
     """A coefficient for each predictor and the intercept, then R² and the residual standard deviation."""
     aggregate, quantisers = total.part.aggregates[0], total.part.quantisers
-    critical = total.noise.critical
+    critical = total.noise.wide
     terms = ("intercept", *aggregate.others)
     back, shift, widest = _unscaled(quantisers)
     width = float(quantisers[0].high / quantisers[0].per_unit)

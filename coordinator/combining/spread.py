@@ -31,7 +31,7 @@ class Moments:
     @property
     def swallowed(self) -> bool:
         """Whether there may be nobody at all."""
-        return self.number <= 0.0 or self.number <= self.noise.critical * self.noise.deviation
+        return self.number <= 0.0 or self.number <= self.noise.wide * self.noise.deviation
 
     def mean(self) -> _Found:
         """The mean of y, its error and its interval, within [−1, 1]."""
@@ -41,7 +41,7 @@ class Moments:
         if self.noise.deviation == 0.0:
             return value, 0.0, (value, value)
         error = self.noise.deviation * math.hypot(1.0, value) / self.number
-        ends = ratio_interval(self.first, self.number, sd=self.noise.deviation, critical=self.noise.critical, bound=1.0)
+        ends = ratio_interval(self.first, self.number, sd=self.noise.deviation, critical=self.noise.wide, bound=1.0)
         return value, min(error, 1.0), ends
 
     def variance(self) -> _Found:
@@ -61,7 +61,7 @@ class Moments:
 
     def _ends(self, mean: float, plain: float) -> tuple[float, float]:
         """Every v for which n(plain − v) is within its own noise, which depends on v: Fieller's set, cut to [0, 1]."""
-        n, reach = self.number, self.noise.critical * self.noise.deviation
+        n, reach = self.number, self.noise.wide * self.noise.deviation
         # {v: n²(plain − v)² ≤ reach²(fixed + (middle − v)²)}
         fixed, middle = 1.0 + 4.0 * mean**2, 0.5 + mean**2
         curve = n * n - reach * reach

@@ -48,7 +48,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
             early, middle, late = (_reached(line) for line in (curve.lower, curve.share, curve.upper))
             # A time of its own stands for itself; a longer one began where the one before it ended.
             ends = (times[early] if alone else times[max(early - 1, 0)], times[late])
-            error = (ends[1] - ends[0]) / (2.0 * noise.critical)
+            error = (ends[1] - ends[0]) / (2.0 * noise.wide)
             yield estimate(aggregate, group, times[middle], error, ends, term="median", sampling=True)
 
 
@@ -69,7 +69,7 @@ def curve_of(censored: Floats, events: Floats, noise: Noise) -> Curve:
     leaving = censored + events
     risk = np.cumsum(leaving[::-1])[::-1]
     size = len(risk)
-    sd, critical = noise.deviation, noise.critical
+    sd, critical = noise.deviation, noise.wide
     unsure = risk <= critical * sd * np.sqrt(2.0 * np.arange(size, 0, -1))
     lost = int(np.argmax(unsure)) if unsure.any() else size
     safe = np.where(np.arange(size) < lost, risk, 1.0)

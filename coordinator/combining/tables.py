@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from statistics import NormalDist
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
     value, slopes = independence(table, deviation)
     free = freedom(table, deviation)
     error = deviation * math.sqrt(float((slopes**2).sum()))
-    reach = total.noise.critical * error
+    reach = noise.wide * error
     yield estimate(aggregate, (), value, error, (max(value - reach, 0.0), value + reach), term="statistic")
     yield estimate(aggregate, (), float(free), 0.0, (float(free), float(free)), term="degrees_of_freedom")
     chance, doubt = p_value(table, noise, value, free, seed=int(total.key[:16] or "0", 16))
@@ -112,14 +111,15 @@ def choices(total: Total) -> Iterator[Estimate]:
     grid = float(total.part.grid)
     counts = [number * grid for number in total.numbers]
     deviation, critical = total.noise.deviation * grid, total.noise.critical
+    wide = total.noise.wide
     order = sorted(range(len(keys)), key=lambda place: (-counts[place], place))
     best, reach = counts[order[0]], critical * deviation
     yield estimate(aggregate, (), best, deviation, (best - reach, best + reach), term=key_text(keys[order[0]]))
     gap = best - counts[order[1]] if len(order) > 1 else 0.0
     apart = math.sqrt(2.0) * deviation if len(order) > 1 else 0.0
-    yield estimate(aggregate, (), gap, apart, (gap - critical * apart, gap + critical * apart), term="gap")
-    wide = critical / NORMAL * NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / max(len(order) - 1, 1))
-    regret = max(wide * apart - gap, 0.0)
+    yield estimate(aggregate, (), gap, apart, (gap - wide * apart, gap + wide * apart), term="gap")
+    others = max(len(order) - 1, 1)
+    regret = max(total.noise.passed(draws=2, chance=(1.0 - CONFIDENCE) / others) * apart - gap, 0.0)
     yield estimate(aggregate, (), regret, 0.0, (0.0, regret), term="regret")
 
 
