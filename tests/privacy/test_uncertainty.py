@@ -11,7 +11,7 @@ from scipy import stats
 
 from wardround.privacy import uncertainty
 from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.uncertainty import critical_value, mean_interval, sum_variance
+from wardround.privacy.uncertainty import critical_value, mean_interval, ratio_interval, sum_variance
 
 
 def laplace(scale: Fraction | float) -> NoiseLaw:
@@ -228,3 +228,33 @@ def test_fieller_covers_the_true_mean_as_often_as_it_claims(patients: int, mean:
 def test_an_interval_of_no_number_is_refused(a: float, b: float, sd: float, critical: float) -> None:
     with pytest.raises(ValueError, match="an interval needs finite"):
         mean_interval(a, b, sd=sd, critical=critical)
+    with pytest.raises(ValueError, match="an interval needs finite"):
+        ratio_interval(a, b, sd=sd, critical=critical, bound=1.0)
+
+
+@pytest.mark.parametrize(("bottom", "ratio"), [(1000.0, 0.3), (60.0, -0.9), (25.0, 1.0), (3.0, 0.0)])
+def test_the_interval_of_a_ratio_covers_as_often_as_it_claims(bottom: float, ratio: float) -> None:
+    rng = np.random.default_rng(20_260_102)
+    runs, sd = 4000, 10.0
+    covered = narrow = 0
+    for t, b in rng.normal((ratio * bottom, bottom), sd, size=(runs, 2)).tolist():
+        lower, upper = ratio_interval(t, b, sd=sd, critical=1.959964, bound=1.0)
+        assert -1.0 <= lower <= upper <= 1.0
+        covered += lower <= ratio <= upper
+        lower, upper = ratio_interval(t, b, sd=0.8 * sd, critical=1.959964, bound=1.0)
+        narrow += lower <= ratio <= upper
+    assert covered / runs >= 0.95 - 4.9 * math.sqrt(0.95 * 0.05 / runs)
+    assert bottom < 100.0 or narrow / runs < 0.92
+
+
+@given(
+    t=st.floats(-1e18, 1e18),
+    b=st.floats(-1e18, 1e18),
+    sd=st.floats(0, 1e15),
+    bound=st.sampled_from([1.0, 60.0]),
+)
+def test_the_interval_of_any_ratio_is_inside_its_bounds(t: float, b: float, sd: float, bound: float) -> None:
+    lower, upper = ratio_interval(t, b, sd=sd, critical=1.96, bound=bound)
+    assert -bound <= lower <= upper <= bound
+    if b > 1.97 * sd and abs(t) <= bound * b and b > 0.0:
+        assert lower - 1e-6 * bound <= t / b <= upper + 1e-6 * bound

@@ -71,12 +71,16 @@ def ratio_interval(top: float, bottom: float, *, sd: float, critical: float, bou
     curve = bottom * bottom - reach * reach
     if bottom <= 0.0 or curve <= 0.0:
         return -bound, bound
-    spread = reach * math.sqrt(max(top * top + curve, 0.0))
-    lower, upper = (top * bottom - spread) / curve, (top * bottom + spread) / curve
+    lower, upper = _fieller_ends(top, bottom, curve=curve, reach=reach)
     if upper < -bound or lower > bound:
         # The noise has pushed the ratio out of its bounds: start from the nearest possible sum.
-        return ratio_interval(math.copysign(bound * bottom, top), bottom, sd=sd, critical=critical, bound=bound)
-    return max(-bound, lower), min(bound, upper)
+        lower, upper = _fieller_ends(math.copysign(bound * bottom, top), bottom, curve=curve, reach=reach)
+    return min(max(lower, -bound), bound), max(min(upper, bound), -bound)
+
+
+def _fieller_ends(top: float, bottom: float, *, curve: float, reach: float) -> tuple[float, float]:
+    spread = reach * math.sqrt(max(top * top + curve, 0.0))
+    return (top * bottom - spread) / curve, (top * bottom + spread) / curve
 
 
 @lru_cache(maxsize=1024)
