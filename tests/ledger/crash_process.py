@@ -25,7 +25,7 @@ from wardround.federation.ledger.database import Database
 from wardround.federation.ledger.entry import EMPTY
 from wardround.federation.release import release_hash
 
-WORDS = ("a",)
+WORDS = ("a", "keys")
 REFUSED = "no"
 
 

@@ -24,6 +24,7 @@ from wardround.federation.task import Released, SignedTask, Task, sign_task
 from wardround.privacy.filter import Cap
 from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.loss import Fact
+from wardround.privacy.thresholding import SelectionFact
 
 CAP = Cap(epsilon=3.0, delta=1e-6)
 VALUES = 3
@@ -45,8 +46,12 @@ def fact(scale: int = 400, *, dimension: int = VALUES, mechanism: Mechanism = Me
     return Fact(NoiseLaw(mechanism, Fraction(scale)), 64, 64**2, dimension)
 
 
+SELECTION = SelectionFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4500, max_keys=2, steps=64)
+
+
 def charge(word: str, scale: int = 400) -> Charge:
-    return Charge(plan_id(word), (fact(scale),))
+    """What a plan costs; one whose word begins with "keys" selects keys."""
+    return Charge(plan_id(word), (SELECTION if word.startswith("keys") else fact(scale),))
 
 
 def task(word: str, *, coordinator: Identity) -> SignedTask:
@@ -85,6 +90,9 @@ class Bench:
 
     def release(self, word: str, *, size: int = VALUES) -> Release:
         values = np.array([secrets.randbelow(2**40) for _ in range(size)], dtype=np.int64)
+        if word.startswith("keys"):
+            keys = tuple(f"E{place:02d}" for place in range(size))
+            return Release(plan_id(word), "st-mary", DATE.isoformat(), values + SELECTION.threshold + 1, keys)
         return Release(plan_id(word), "st-mary", DATE.isoformat(), values)
 
     def answer(self, word: str, scale: int = 400) -> Released:

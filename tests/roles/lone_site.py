@@ -62,16 +62,24 @@ class Rows:
     failures: int = 0
     before_reading: Callable[[], None] = nothing
     events: list[str] = field(default_factory=list)
+    held: dict[str, int] = field(default_factory=dict)
 
     def check(self, form: Shape) -> None:
         self.events.append("check")
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def _read(self) -> None:
         self.before_reading()
         self.events.append("read")
         if self.failures:
             self.failures -= 1
             raise SourceFailed(private="the disk of ward 7")
+
+    def keys(self, form: Shape) -> dict[str, int]:
+        self._read()
+        return self.held
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        self._read()
         return tuple(
             Bounded(
                 np.full(part.dimension, self.total * part.increment, dtype=np.int64),
