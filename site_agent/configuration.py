@@ -8,6 +8,7 @@ from pathlib import Path
 
 from site_agent.dataset import TableSource
 from site_agent.policy import Approval, Policy
+from site_agent.relations import check_relation
 from wardround.federation.addresses import address_fault
 from wardround.federation.configuration import Section, nearest, parse, read_text
 from wardround.federation.errors import ConfigurationMistaken
@@ -82,6 +83,7 @@ def _tables(section: Section, study: Study) -> dict[str, TableSource]:
             prepared_hours=entry.number("prepared_hours", 24.0, lower=0.0, upper=24.0 * 366),
         )
         entry.close()
+        check_relation(study.table(name), tables[name])
     return tables
 
 

@@ -165,6 +165,8 @@ def table_files(table: str, source: TableSource, *, folder: Path) -> TableFiles:
     if source.source in FORMATS:
         # The format alone: the path stands in `relation`.
         return TableFiles(kind, _absolute(table, source.relation or "", folder))
+    if source.relation is not None and not source.relation.lstrip("( \t\r\n").lower().startswith(("select", "with")):
+        raise ConfigurationMistaken(f"tables.{table}.relation must be one SELECT over the files, which it calls this.")
     return TableFiles(kind, _path(table, source, folder), source.relation)
 
 

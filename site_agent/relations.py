@@ -16,6 +16,7 @@ from typing import TypeVar
 import sqlglot
 from sqlglot import exp
 
+from site_agent.dataset import FORMATS, TableSource, kind_of
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.study import Table
 
@@ -23,6 +24,7 @@ _Found = TypeVar("_Found", bound=exp.Expr)
 THIS = "this"
 """What a SELECT over files calls them."""
 
+_DIALECTS = {"csv": "duckdb", "parquet": "duckdb", "duckdb": "duckdb", "sqlite": "sqlite", "postgresql": "postgres"}
 _WRONG = "must be the name of a table or view, or one SELECT"
 _NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_$]*|"(?:[^"]|"")+"')
 _NAMES = re.compile(rf"\s*(?:{_NAME.pattern})(?:\.(?:{_NAME.pattern}))*\s*")
@@ -132,6 +134,18 @@ def relation_query(table: Table, text: str, dialect: str, *, only: Collection[st
     return query
 
 
+def check_relation(table: Table, source: TableSource) -> None:
+    """Refuse what `site.toml` says about a table before anything is opened.
+
+    Raises:
+        ConfigurationMistaken: see `relation_query`.
+    """
+    kind = kind_of(source.source)
+    if source.relation is None or source.source in FORMATS or kind is None:
+        return
+    relation_query(table, source.relation, _DIALECTS[kind], only=(THIS,) if kind in FORMATS else None)
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     table: Table
@@ -189,6 +203,8 @@ def _faults(query: exp.Query, reading: _Reading, only: Collection[str] | None) -
 def _named_faults(query: exp.Query, only: Collection[str] | None) -> Iterator[str]:
     """Tables, functions and columns by name."""
     own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
+    if own & set(only or ()):
+        yield f"may not call another query {' or '.join(only or ())}"
     for table in query.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             yield "may read tables and views alone, no functions"

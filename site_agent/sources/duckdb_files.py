@@ -12,12 +12,10 @@ text belongs in Parquet.
 
 from __future__ import annotations
 
-import glob
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import duckdb
@@ -26,21 +24,29 @@ from sqlglot import exp
 from site_agent.dataset import TableFiles
 from site_agent.prepared.batches import Batch, Fingerprint, every_column
 from site_agent.prepared.fingerprints import digest_text, stat_text
-from site_agent.sources.csv_header import read_header
 from site_agent.sources.duckdb_batches import duckdb_batches
 from site_agent.sources.duckdb_records import Keys
 from site_agent.sources.duckdb_tallies import DuckdbTallies
-from site_agent.sources.typed_columns import TEXT, accepts, accepts_key, is_whole_key, typed_column, typed_key
-from site_agent.statements.cohort import column_name
+from site_agent.sources.file_layouts import (
+    Layout,
+    check_types,
+    csv_layout,
+    existing,
+    literal_path,
+    merged,
+    parquet_layout,
+    refused,
+    relation_layout,
+    typed_rows,
+)
+from site_agent.sources.typed_columns import is_whole_key
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
-from site_agent.statements.trees import named, ref, text
+from site_agent.statements.trees import ref
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.shape import Shape
 from wardround.federation.study import Table
 from wardround.privacy.bounded import Bounded
 
-_LONGEST_RECORD_BYTES = 2_000_000
-_MAGIC = "*?["
 Answer = TypeVar("Answer")
 # Fixed before the first statement and then locked. `type_pushdown` would move a cast into the CSV reader,
 # where it raises and prints the row.
@@ -79,17 +85,6 @@ class Limits:
         return self.memory_mebibytes * 4096
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Files that hold the same columns in the same way: name in the study → (name in the reader, type)."""
-
-    format: str
-    paths: tuple[str, ...]
-    columns: Mapping[str, tuple[str, str]]
-    delimiter: str = ""
-    width: int = 0
-
-
 class DuckdbFiles:
     """A dataset whose tables are files."""
 
@@ -117,9 +112,9 @@ class DuckdbFiles:
         if (files := self._tables.get(table.name)) is None:
             raise SchemaRefused(f"The site has no source for the table {table.name!r}.")
         try:
-            state = stat_text(_existing(files, table.name))
+            state = stat_text(existing(files, table.name))
         except OSError:
-            raise _refused(table.name, "cannot be opened", files.path) from None
+            raise refused(table.name, "cannot be opened", files.path) from None
         return Fingerprint(digest_text(["duckdb", files.format, files.path, files.relation, state]), sees_changes=True)
 
     def batches(self, table: Table) -> Iterator[Batch]:
@@ -128,7 +123,7 @@ class DuckdbFiles:
         layouts = self._layouts(form)
         whole = is_whole_key({layout.columns[table.unit_key][1] for layout in layouts})
         with self._connection([path for layout in layouts for path in layout.paths]) as connection:
-            yield from duckdb_batches(connection, TypedRows(_typed_rows(form, layouts)), table, whole_keys=whole)
+            yield from duckdb_batches(connection, TypedRows(typed_rows(form, layouts)), table, whole_keys=whole)
 
     def close(self) -> None:
         """Let go of the database; the next question opens another."""
@@ -140,7 +135,7 @@ class DuckdbFiles:
     def _answered(self, form: Shape, answer: Callable[[DuckdbTallies, Shape], Answer]) -> Answer:
         try:
             layouts = self._layouts(form)
-            query = _typed_rows(form, layouts)
+            query = typed_rows(form, layouts)
             with self._connection([path for layout in layouts for path in layout.paths]) as connection:
                 keys = _keys(connection, form, layouts, query)
                 return answer(DuckdbTallies(connection, TypedRows(query), keys, self._key, self._limits.records), form)
@@ -151,21 +146,25 @@ class DuckdbFiles:
 
     # --- Schemas ------------------------------------------------------------------------------------------
 
-    def _layouts(self, form: Shape) -> tuple[_Layout, ...]:
+    def _layouts(self, form: Shape) -> tuple[Layout, ...]:
         table = form.table.name
         files = self._tables.get(table)
         if files is None:
             raise SchemaRefused(f"The site has no source for the table {table!r}.")
-        paths = _existing(files, table)
+        paths = existing(files, table)
         wanted = (form.table.unit_key, *(column.name for column in columns_needed(form)))
-        if files.format == "csv":
-            found = [_csv_layout(path, table, wanted) for path in paths]
+        if files.relation is not None:
+            with self._connection(paths) as connection:
+                found = [relation_layout(connection, form, files, paths)]
+            check_types(form, found[0])
+        elif files.format == "csv":
+            found = [csv_layout(path, table, wanted) for path in paths]
         else:
             with self._connection(paths) as connection:
-                found = [_parquet_layout(connection, path, table, wanted) for path in paths]
+                found = [parquet_layout(connection, path, table, wanted) for path in paths]
             for layout in found:
-                _check_types(form, layout)
-        return _merged(found)
+                check_types(form, layout)
+        return merged(found)
 
     def _connection(self, paths: list[str]) -> duckdb.DuckDBPyConnection:
         """A connection that can open `paths`; the database behind it is kept while they stay the same."""
@@ -184,110 +183,14 @@ def _locked_database(paths: tuple[str, ...], limits: Limits) -> duckdb.DuckDBPyC
     }
     connection = duckdb.connect(":memory:", config=settings)
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
-    connection.execute("SET GLOBAL allowed_paths = $1", [[*paths, *map(_literal_path, paths)]])
+    connection.execute("SET GLOBAL allowed_paths = $1", [[*paths, *map(literal_path, paths)]])
     connection.execute("SET GLOBAL enable_external_access = false")
     connection.execute("SET GLOBAL lock_configuration = true")
     return connection
 
 
-def _existing(files: TableFiles, table: str) -> list[str]:
-    """The table's files in a fixed order; every one of them can be opened."""
-    path = Path(files.path)
-    try:
-        if path.is_dir():
-            found = sorted(str(file) for file in path.glob(f"*.{files.format}"))
-        elif path.exists() or not set(_MAGIC) & set(files.path):
-            found = [files.path]
-        else:
-            # `Path.glob` takes no absolute pattern.
-            found = sorted(glob.glob(files.path, recursive=True))  # noqa: PTH207
-        for name in found:
-            with Path(name).open("rb"):
-                pass
-    except PermissionError:
-        raise _refused(table, "cannot be read with this user's permissions", files.path) from None
-    except FileNotFoundError:
-        found = []
-    except (OSError, ValueError):
-        raise _refused(table, "cannot be opened", files.path) from None
-    if not found:
-        raise _refused(table, "does not exist", files.path)
-    return found
-
-
-def _refused(table: str, fault: str, path: str) -> SchemaRefused:
-    return SchemaRefused(f"The file of the table {table!r} {fault}.", private=f"source {path}")
-
-
-def _missing(table: str, column: str, path: str) -> SchemaRefused:
-    return SchemaRefused(f"The table {table!r} has no column {column!r} at this site.", private=f"source {path}")
-
-
-def _csv_layout(path: str, table: str, wanted: tuple[str, ...]) -> _Layout:
-    try:
-        header = read_header(Path(path), wanted)
-    except OSError:
-        raise _refused(table, "cannot be read", path) from None
-    if isinstance(header, str):
-        raise _refused(table, header, path)
-    for name in wanted:
-        if name not in header.names:
-            raise _missing(table, name, path)
-        if header.names.count(name) > 1:
-            raise _refused(table, f"has the column {name!r} twice", path)
-    columns = {name: (f"f{header.names.index(name)}", TEXT) for name in wanted}
-    return _Layout("csv", (path,), columns, header.delimiter, len(header.names))
-
-
-def _parquet_layout(connection: duckdb.DuckDBPyConnection, path: str, table: str, wanted: tuple[str, ...]) -> _Layout:
-    reader = exp.select("*").from_(_parquet_reader((path,)))
-    stored: dict[str, str] = {}
-    try:
-        described = connection.execute(exp.Describe(this=reader).sql(dialect="duckdb")).fetchall()
-        stored = {str(row[0]): str(row[1]) for row in described}
-    except (duckdb.Error, MemoryError, RuntimeError):
-        pass
-    if not stored:
-        raise _refused(table, "cannot be read as Parquet", path)
-    for name in wanted:
-        if name not in stored:
-            raise _missing(table, name, path)
-    return _Layout("parquet", (path,), {name: (name, stored[name]) for name in wanted})
-
-
-def _check_types(form: Shape, layout: _Layout) -> None:
-    key = form.table.unit_key
-    if not accepts_key(layout.columns[key][1]):
-        raise SchemaRefused(f"The unit key {key!r} of the table {form.table.name!r} has a nested type at this site.")
-    for column in columns_needed(form):
-        if not accepts(column.type, layout.columns[column.name][1]):
-            raise SchemaRefused(
-                f"The column {column.name!r} of the table {form.table.name!r} does not hold "
-                f"what the study declares at this site: it is no {column.type.value} column."
-            )
-
-
-def _merged(found: list[_Layout]) -> tuple[_Layout, ...]:
-    """One layout for all files that are alike, in the order of the first of each kind."""
-    alike: dict[tuple[object, ...], _Layout] = {}
-    for layout in found:
-        kind = (tuple(layout.columns.items()), layout.delimiter, layout.width)
-        paths = alike[kind].paths if kind in alike else ()
-        alike[kind] = _Layout(layout.format, paths + layout.paths, layout.columns, layout.delimiter, layout.width)
-    return tuple(alike.values())
-
-
-# --- Readers ----------------------------------------------------------------------------------------------
-
-
-def _typed_rows(form: Shape, layouts: tuple[_Layout, ...]) -> exp.Query:
-    alone = len({layout.columns[form.table.unit_key][1] for layout in layouts}) == 1
-    queries = [_typed_layout(form, layout, alone=alone) for layout in layouts]
-    return queries[0] if len(queries) == 1 else exp.union(*queries, distinct=False)
-
-
 def _keys(
-    connection: duckdb.DuckDBPyConnection, form: Shape, layouts: tuple[_Layout, ...], rows: exp.Query
+    connection: duckdb.DuckDBPyConnection, form: Shape, layouts: tuple[Layout, ...], rows: exp.Query
 ) -> Keys | None:
     """The lowest and highest unit key, which a Parquet file usually says without being read."""
     if not is_whole_key({layout.columns[form.table.unit_key][1] for layout in layouts}):
@@ -295,51 +198,3 @@ def _keys(
     ends = exp.select(exp.Min(this=ref(UNIT)), exp.Max(this=ref(UNIT))).from_(rows.subquery("typed"))
     low, high = connection.execute(ends.sql(dialect="duckdb")).fetchall()[0]
     return Keys(int(low or 0), int(high or 0))
-
-
-def _typed_layout(form: Shape, layout: _Layout, *, alone: bool) -> exp.Select:
-    name, stored = layout.columns[form.table.unit_key]
-    columns = [named(typed_key(name, stored, alone=alone), UNIT)]
-    for column in columns_needed(form):
-        name, stored = layout.columns[column.name]
-        value = typed_column(name, column, stored)
-        columns.append(named(value, column_name(column.name)))
-    reader = _csv_reader(layout) if layout.format == "csv" else _parquet_reader(layout.paths)
-    return exp.select(*columns).from_(reader)
-
-
-def _parquet_reader(paths: tuple[str, ...]) -> exp.Table:
-    return _reader("read_parquet", paths, hive_partitioning=exp.false())
-
-
-def _csv_reader(layout: _Layout) -> exp.Table:
-    # Names are ours, by position: nothing written in a header reaches the statement.
-    fields = [exp.PropertyEQ(this=text(f"f{place}"), expression=text(TEXT)) for place in range(layout.width)]
-    return _reader(
-        "read_csv",
-        layout.paths,
-        auto_detect=exp.false(),
-        header=exp.true(),
-        delim=text(layout.delimiter),
-        quote=text('"'),
-        escape=text('"'),
-        columns=exp.Struct(expressions=fields),
-        compression=text("none"),
-        encoding=text("utf-8"),
-        hive_partitioning=exp.false(),
-        ignore_errors=exp.true(),
-        max_line_size=exp.Literal.number(_LONGEST_RECORD_BYTES),
-        parallel=exp.false(),
-        strict_mode=exp.false(),
-    )
-
-
-def _reader(function: str, paths: tuple[str, ...], **options: exp.Expression) -> exp.Table:
-    listed = exp.Array(expressions=[text(_literal_path(path)) for path in paths])
-    named_options = [exp.EQ(this=exp.to_identifier(name), expression=value) for name, value in options.items()]
-    return exp.Table(this=exp.Anonymous(this=function, expressions=[listed, *named_options]))
-
-
-def _literal_path(path: str) -> str:
-    """The path as a pattern that matches itself alone."""
-    return "".join(f"[{letter}]" if letter in _MAGIC else letter for letter in path)
