@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,8 +195,8 @@ def per_row(column: KeptColumn, answer: Callable[[Values], Answer]) -> Callable[
     """`answer` for some rows at a time: looked up where every code has been asked beforehand, else computed."""
     if not column.small:
         return lambda rows: answer(column.values(rows))
-    table, codes = answer(column.table()), column.codes
-    return lambda rows: table[codes[rows]]
+    table, codes = answer(column.table()), cast("NDArray[np.unsignedinteger]", column.codes)
+    return lambda rows: table.take(codes[rows])
 
 
 def _steps(found: NDArray[np.float64], divisor: int) -> NDArray[np.int64] | None:

@@ -78,21 +78,24 @@ class PreparedFirst:
     def _answered(
         self, form: Shape, prepared: Callable[[Shape, Snapshot], Answer], direct: Callable[[Tables, Shape], Answer]
     ) -> Answer:
-        table = form.table
+        # Nothing is raised inside a handler: what fails next must not carry what failed before as its cause.
+        failed = False
         try:
-            return prepared(form, self._snapshot(table))
+            return prepared(form, self._snapshot(form.table))
         except FileNotFoundError:
-            return direct(self.tables, form)
-        except Unusable as unusable:
-            log.warning("the snapshot of %s is not used: %s", table.name, unusable)
-            return direct(self.tables, form)
-        except MemoryError:
             pass
+        except Unusable as unusable:
+            log.warning("the snapshot of %s is not used: %s", form.table.name, unusable)
+        except MemoryError:
+            failed = True
         except Disordered:
             # From now on the source itself is read; this time rows were read already, and the charge stands.
-            self._refused.add(self._opened[table.name].manifest.folder)
-            log.warning("the snapshot of %s is not used: its rows are not in order", table.name)
-        raise SourceFailed
+            failed = True
+            self._refused.add(self._opened[form.table.name].manifest.folder)
+            log.warning("the snapshot of %s is not used: its rows are not in order", form.table.name)
+        if failed:
+            raise SourceFailed
+        return direct(self.tables, form)
 
     def _snapshot(self, table: Table) -> Snapshot:
         path = self.folder / table.name

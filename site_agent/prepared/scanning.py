@@ -17,7 +17,9 @@ from site_agent.prepared.cells import Vector
 
 Patients = NDArray[np.int32]
 
-CHUNK_ROWS = 2**17
+CHUNK_ROWS = 2**16
+"""Half a mebibyte for a vector: it stays in the cache, and in memory that is not given back after every use."""
+
 _MOST_ROWS = 2**29
 """More rows of one patient than these could leave 64 bits when their levels are added."""
 

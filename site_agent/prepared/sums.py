@@ -73,9 +73,10 @@ class CodeCounts:
     def add(self, chunk: Chunk) -> None:
         patients, codes = chunk.patients, self._codes[chunk.rows]
         if chunk.chosen is not None:
-            patients, codes = patients[chunk.chosen], codes[chunk.chosen]
+            places = np.flatnonzero(chunk.chosen)
+            patients, codes = patients.take(places), codes.take(places)
         if self._most is not None:
-            codes = codes[among_first(patients, self._most)]
+            codes = codes.take(np.flatnonzero(among_first(patients, self._most)))
         self._counts += np.bincount(codes, minlength=self._counts.size)
 
     def tally(self) -> Tally:
@@ -98,10 +99,10 @@ class RowSums:
         patients, cell, levels = _narrowed(chunk, self._cells, self._levels)
         value = levels[0] if levels else None
         if self._most is not None:
-            kept = among_first(patients, self._most)
-            cell = None if cell is None else cell[kept]
-            value = None if value is None else value[kept]
-            _add(self._total[:, 0], cell, value, int(np.count_nonzero(kept)))
+            kept = np.flatnonzero(among_first(patients, self._most))
+            cell = None if cell is None else cell.take(kept)
+            value = None if value is None else value.take(kept)
+            _add(self._total[:, 0], cell, value, kept.size)
         else:
             _add(self._total[:, 0], cell, value, patients.size)
 
@@ -135,7 +136,7 @@ class RecordSums:
             runs = by_patient_and_cell(patients, cell, self._cells.groups)
             few = self._most < self._cells.groups
             kept = among_first_cells(patients, runs, self._most) if few else None
-            cell = cell[_firsts(runs)]
+            cell = cell.take(_firsts(runs))
         values = self._collapsed(levels, runs)
         if kept is not None and cell is not None:
             cell, values = cell[kept], [value[kept] for value in values]
@@ -147,7 +148,7 @@ class RecordSums:
     def _collapsed(self, levels: list[Vector], runs: Runs) -> list[Vector]:
         """What the rows of one unit in one group amount to."""
         if runs.order is not None:
-            levels = [level[runs.order] for level in levels]
+            levels = [level.take(runs.order) for level in levels]
         if self._part.kind is PartKind.LAST:
             return [np.maximum.reduceat(self._values(levels)[0], runs.starts)]
         twice = 2 * runs.sizes
@@ -198,7 +199,13 @@ def _narrowed(chunk: Chunk, cells: Cells, levels: list[Vectors]) -> tuple[Patien
         mask = known if mask is None else mask & known
     if mask is None or mask.all():
         return chunk.patients, cell, found
-    return chunk.patients[mask], None if cell is None else cell[mask], [level[mask] for level in found]
+    # Taking places is several times quicker than choosing by a mask that no branch predictor can follow.
+    places = np.flatnonzero(mask)
+    return (
+        chunk.patients.take(places),
+        None if cell is None else cell.take(places),
+        [each.take(places) for each in found],
+    )
 
 
 def _firsts(runs: Runs) -> Vector:
