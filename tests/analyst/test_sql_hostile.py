@@ -61,6 +61,17 @@ HOSTILE = {
     "a hint": "SELECT /*+ BROADCAST(t) */ COUNT(*) FROM t",
     "pragma": "PRAGMA database_list",
     "template": "SELECT COUNT(*) FROM {{ t }}",
+    "nested CASE": "SELECT " + "CASE WHEN a < 1 THEN " * 800 + "1" + " ELSE 2 END" * 800 + ", COUNT(*) FROM t",
+    "many branches": "SELECT CASE " + "".join(f"WHEN a<{n} THEN 'b' " for n in range(850)) + "END, COUNT(*) FROM t",
+    "nested bounds": "SELECT AVG(" + "LEAST(" * 2_000 + "a" + ", 1)" * 2_000 + ") FROM t",
+    "WITHIN GROUP": "SELECT " + "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY " * 300 + "a" + ")" * 300 + " FROM t",
+    "a long HAVING": "SELECT COUNT(*) FROM t HAVING " + "COUNT(*) > 1 AND " * 1_100 + "COUNT(*) > 1",
+    "a deep HAVING": "SELECT COUNT(*) FROM t HAVING " + "NOT " * 4_000 + "COUNT(*) > 1",
+    "a long ORDER BY": "SELECT COUNT(*) FROM t ORDER BY " + "2, " * 6_000 + "2",
+    "a huge LIMIT": "SELECT COUNT(*) FROM t LIMIT " + "9" * 15_000,
+    "aliases": "SELECT " + ", ".join(f"SUM(a{n}) x" for n in range(1_000)) + " FROM t",
+    "columns": "SELECT CORR(" + "a, " * 6_000 + "a) FROM t",
+    "a bucket for every value": "SELECT WIDTH_BUCKET(a, 0, 1, 999999999999), COUNT(*) FROM t",
 }
 # Two of them are odd ways to write an ordinary question.
 FINE = {"semicolons", "parentheses at the parser's limit"}
@@ -116,7 +127,9 @@ def test_any_text_is_a_query_or_a_mistake(text: str) -> None:
 WORDS = [
     *sorted(word for word in Tokenizer.KEYWORDS if word.strip()),
     "(", ")", "(", ")", "(", ")", ",", ".", ";", "'x'", '"q"', "-", "+", "<", ">", "<>", "=", "1", "1.5", "1e9", "a",
-    "b", "t", "COUNT", "SUM", "AVG", "DATE", "*", "/", "?", ":", "@", "x'ab'", "N'x'", "->", "=>",
+    "b", "t", "COUNT", "SUM", "AVG", "DATE", "MEDIAN(", "HISTOGRAM(a, 5)", "CLAMP(a, 1, 2)", "CASE WHEN a < 1 THEN 'x'",
+    "ELSE 'y' END", "DATE_TRUNC('month', a)", "WITHIN GROUP (", "HAVING", "ORDER", "LIMIT", "KEYS(a)", "REGRESS(a, b)",
+    "*", "/", "?", ":", "@", "x'ab'", "N'x'", "->", "=>",
     *(["SELECT", "FROM", "WHERE", "AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "GROUP", "BY", "AS"] * 5),
 ]
 # fmt: on

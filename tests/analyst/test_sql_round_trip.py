@@ -20,7 +20,8 @@ from wardround.federation.expressions import (
     Value,
     Within,
 )
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.grouping import interval_names
+from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.wording import query_text
 
 # Every name is written in quotes, so that "order" and "select" are names too.
@@ -56,19 +57,49 @@ expressions = st.recursive(
     ),
     max_leaves=12,
 )
+numbers = st.floats(-1e18, 1e18, allow_nan=False).map(lambda number: number + 0.0)
+edges = st.lists(numbers, min_size=1, max_size=5, unique=True).map(lambda found: tuple(sorted(found)))
+
+
+def told_apart(found: tuple[float, ...]) -> bool:
+    """Whether the intervals have names of their own, which is all that text can carry."""
+    return len(set(interval_names(found))) == len(found) + 1
+
+
+groupings = st.one_of(
+    st.builds(Grouping, names),
+    st.builds(Grouping, names, st.just(GroupBy.MONTH)),
+    st.builds(Grouping, names, st.just(GroupBy.BINS), edges.filter(told_apart)),
+)
+SEVERAL = (Statistic.CORRELATION, Statistic.REGRESSION)
+PAIRS = (Statistic.CHI_SQUARE, Statistic.SURVIVAL)
+
+
+@st.composite
+def aggregates(draw: st.DrawFn) -> Aggregate:
+    statistic = draw(st.sampled_from(Statistic))
+    if statistic is Statistic.COUNT:
+        return Aggregate(statistic, draw(st.one_of(st.none(), names)))
+    most = 2 if statistic in PAIRS else 6 if statistic in SEVERAL else 1
+    least = 2 if statistic in (*PAIRS, *SEVERAL) else 1
+    columns = draw(st.lists(names, min_size=least, max_size=most, unique=True))
+    clipped = draw(st.lists(st.sampled_from(columns), unique=True))
+    return Aggregate(
+        statistic,
+        columns[0],
+        tuple(columns[1:]),
+        draw(numbers) if statistic in (Statistic.QUANTILE, Statistic.BELOW) else None,
+        draw(st.integers(1, 4096)) if statistic in (Statistic.HISTOGRAM, Statistic.SURVIVAL) else None,
+        tuple(Clip(name, draw(numbers), draw(numbers)) for name in sorted(clipped)),
+    )
+
+
 queries = st.builds(
     Query,
     names,
-    st.lists(
-        st.one_of(
-            st.builds(Aggregate, st.just(Statistic.COUNT), st.one_of(st.none(), names)),
-            st.builds(Aggregate, st.sampled_from([Statistic.SUM, Statistic.MEAN]), names),
-        ),
-        min_size=1,
-        max_size=5,
-    ).map(tuple),
+    st.lists(aggregates(), min_size=1, max_size=5, unique=True).map(tuple),
     st.one_of(st.none(), expressions),
-    st.lists(names, max_size=3, unique=True).map(tuple),
+    st.lists(groupings, max_size=3, unique_by=lambda grouping: grouping.column).map(tuple),
 )
 
 
@@ -102,19 +133,57 @@ def written(term: Expression) -> str:
             return " OR ".join(f"({written(inner)})" for inner in terms)
 
 
+FUNCTIONS = {
+    Statistic.SUM: "SUM",
+    Statistic.MEAN: "AVG",
+    Statistic.VARIANCE: "VAR_SAMP",
+    Statistic.STD: "STDDEV_POP",
+    Statistic.HISTOGRAM: "HISTOGRAM",
+    Statistic.QUANTILE: "QUANTILE",
+    Statistic.BELOW: "SHARE_BELOW",
+    Statistic.CHI_SQUARE: "CHI_SQUARE",
+    Statistic.CORRELATION: "CORR",
+    Statistic.REGRESSION: "REGRESS",
+    Statistic.SURVIVAL: "KAPLAN_MEIER",
+    Statistic.CHOICE: "MODE",
+    Statistic.KEYS: "KEYS",
+}
+
+
+def counted(aggregate: Aggregate) -> str:
+    if aggregate.statistic is Statistic.COUNT:
+        return "COUNT(*)" if aggregate.column is None else f'COUNT(DISTINCT "{aggregate.column}")'
+    clips = {clip.column: clip for clip in aggregate.clips}
+    operands = [
+        f'LEAST(GREATEST("{name}", {clips[name].lower!r}), {clips[name].upper!r})' if name in clips else f'"{name}"'
+        for name in aggregate.columns
+    ]
+    operands += [repr(number) for number in (aggregate.level, aggregate.bins) if number is not None]
+    return f"{FUNCTIONS[aggregate.statistic]}({', '.join(operands)})"
+
+
+def grouped(grouping: Grouping) -> str:
+    match grouping.by:
+        case GroupBy.VALUE:
+            return f'"{grouping.column}"'
+        case GroupBy.MONTH:
+            return f"DATE_TRUNC('month', \"{grouping.column}\")"
+        case GroupBy.BINS:
+            # From above, in the test's own labels.
+            cases = [
+                f"WHEN \"{grouping.column}\" >= {edge!r} THEN 'interval {number}'"
+                for number, edge in reversed(list(enumerate(grouping.edges)))
+            ]
+            return f"CASE {' '.join(cases)} ELSE 'lowest' END"
+
+
 def asked(query: Query) -> str:
-    functions = {Statistic.SUM: "SUM", Statistic.MEAN: "AVG"}
-    listed = [f'"{name}"' for name in query.group_by]
-    for aggregate in query.aggregates:
-        if aggregate.statistic is Statistic.COUNT:
-            listed.append("COUNT(*)" if aggregate.column is None else f'COUNT(DISTINCT "{aggregate.column}")')
-        else:
-            listed.append(f'{functions[aggregate.statistic]}("{aggregate.column}")')
-    text = f'SELECT {", ".join(listed)} FROM "{query.table}"'
+    groups = [grouped(grouping) for grouping in query.group_by]
+    text = f'SELECT {", ".join([*groups, *map(counted, query.aggregates)])} FROM "{query.table}"'
     if query.cohort is not None:
         text += f" WHERE {written(query.cohort)}"
     if query.group_by:
-        text += " GROUP BY " + ", ".join(f'"{name}"' for name in query.group_by)
+        text += " GROUP BY " + ", ".join(groups)
     return text
 
 
@@ -148,14 +217,32 @@ def renamed(term: Expression) -> Expression:
             return type(term)(tuple(renamed(inner) for inner in terms))
 
 
-@given(
-    st.builds(
-        Query,
-        st.just("encounters"),
-        st.just((Aggregate(Statistic.COUNT), Aggregate(Statistic.MEAN, "sbp"))),
-        st.one_of(st.none(), expressions.map(renamed)),
-        st.just(("diagnosis",)),
+def plainly(query: Query, renamed_to: dict[str, str]) -> Query:
+    """The same query with plain names, the cohort about one plain column."""
+
+    def name(column: str) -> str:
+        return renamed_to.setdefault(column, f"q{len(renamed_to)}")
+
+    return Query(
+        "encounters",
+        tuple(
+            Aggregate(
+                each.statistic,
+                None if each.column is None else name(each.column),
+                tuple(name(other) for other in each.others),
+                each.level,
+                each.bins,
+                tuple(sorted((Clip(name(c.column), c.lower, c.upper) for c in each.clips), key=lambda c: c.column)),
+            )
+            for each in query.aggregates
+        ),
+        None if query.cohort is None else renamed(query.cohort),
+        tuple(Grouping(name(each.column), each.by, each.edges) for each in query.group_by),
     )
-)
+
+
+@given(queries.map(lambda query: plainly(query, {})))
 def test_what_a_steward_reads_is_what_was_asked(query: Query) -> None:
-    assert parse(query_text(query)) == query
+    found = parse(query_text(query))
+    assert found == query
+    assert repr(found) == repr(query)
