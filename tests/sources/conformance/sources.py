@@ -14,8 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from site_agent.dataset import Dataset, TableSource, open_dataset
+from tests.prepared.prepared_source import prepared
 from tests.sources.conformance.study_rows import UNIT_KEY
 from tests.sources.database_files import write_duckdb, write_sqlite
+from tests.sources.postgresql_cluster import absent as no_postgresql
+from tests.sources.postgresql_tables import postgresql_table
 from tests.sources.reference_totals import Cell, Row
 from tests.sources.tables import write_csv, write_parquet
 from wardround.federation.study import Column, ColumnType, Study
@@ -85,9 +88,15 @@ def duckdb_file(rows: Sequence[Row], study: Study, folder: Path) -> Dataset:
     return open_dataset({"visits": TableSource(str(path))}, folder=folder, key=KEY)
 
 
+def prepared_columns(rows: Sequence[Row], study: Study, folder: Path) -> Dataset:
+    return prepared(csv_file(rows, study, folder), study, folder, key=KEY)
+
+
 SOURCES: dict[str, Kind] = {
     "csv": Kind(csv_file, untyped=True),
     "parquet": Kind(parquet_file),
     "sqlite": Kind(sqlite_file, untyped=True),
     "duckdb": Kind(duckdb_file),
+    "postgresql": Kind(postgresql_table, absent=no_postgresql),
+    "prepared": Kind(prepared_columns, untyped=True),
 }

@@ -1,0 +1,52 @@
+"""The prepared columns of any source as a source of their own, for the suite that every source obeys."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from site_agent.dataset import Dataset, Tables
+from site_agent.prepared.batches import Preparable
+from site_agent.prepared.dataset import PreparedFirst
+from site_agent.prepared.preparing import prepare_table
+from wardround.federation.shape import Shape
+from wardround.federation.study import Study
+from wardround.privacy.bounded import Bounded
+
+KEY = hashlib.sha256(b"the site's own key").digest()
+
+
+class AnsweringForbidden:
+    """A source that may be looked at and not asked: an answer must have come from the snapshot."""
+
+    def __init__(self, source: Dataset) -> None:
+        assert isinstance(source, Preparable)
+        self._source = source
+        self.fingerprint, self.batches = source.fingerprint, source.batches
+
+    def check(self, form: Shape) -> None:
+        self._source.check(form)
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        raise AssertionError("the source itself was read")
+
+    def keys(self, form: Shape) -> Mapping[str, int]:
+        raise AssertionError("the source itself was read")
+
+
+def prepared(tables: Dataset, study: Study, folder: Path, *, key: bytes = KEY) -> PreparedFirst:
+    """The dataset over a snapshot of every table, made in `folder`."""
+    assert isinstance(tables, Tables)
+    sources = {name: AnsweringForbidden(source) for name, source in tables.sources.items()}
+    for name, source in sources.items():
+        prepare_table(
+            study.table(name),
+            source,
+            folder=folder / "prepared" / name,
+            study_hash=study.study_hash,
+            key=key,
+            now_seconds=0.0,
+            report=lambda _: None,
+        )
+    return PreparedFirst(Tables(sources), folder / "prepared", study, key)
