@@ -33,6 +33,7 @@ from wardround.federation.plan import Plan
 from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Task
 from wardround.privacy.law import Mechanism
+from wardround.privacy.selection import Choosing
 
 digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
 signatures = st.binary(min_size=64, max_size=64)
@@ -88,14 +89,16 @@ queries = st.builds(
     st.lists(groupings, max_size=4).map(tuple),
 )
 scales = st.integers(1, 2**60).map(lambda number: Fraction(number, 1024))
+mechanisms = st.sampled_from([*Mechanism, Choosing.PERMUTE_AND_FLIP])
 plans = st.builds(
     Plan,
     digests,
     queries,
-    st.sampled_from(Mechanism),
+    mechanisms,
     st.lists(scales, min_size=1, max_size=4).map(tuple),
     sites,
     nonces,
+    st.integers(0, 2**60),
 )
 heads = st.just(EMPTY) | st.builds(Head, st.integers(1, 2**63 - 1), digests)
 tasks = st.builds(SignedTask, st.builds(Task, plans, names, heads), signatures)
@@ -142,7 +145,7 @@ losses = st.builds(Loss, amounts, shares)
 remaining = st.builds(Remaining, amounts, shares)
 statements = st.builds(
     PrivacyStatement,
-    st.sampled_from([mechanism.value for mechanism in Mechanism]),
+    mechanisms.map(lambda mechanism: mechanism.value),
     losses,
     losses,
     remaining,

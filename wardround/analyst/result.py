@@ -30,6 +30,7 @@ from wardround.federation.answer import Answer, Estimate, Loss, Preview, Privacy
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.expressions import Value
 from wardround.federation.query import Query
+from wardround.privacy.selection import Choosing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -285,6 +286,10 @@ def split_text(shares: Sequence[tuple[str, float]]) -> str:
 
 
 def _protection(unit: str, privacy: PrivacyStatement) -> str:
+    if privacy.mechanism == Choosing.PERMUTE_AND_FLIP:
+        where = f"one vote of each site, drawn by permute-and-flip ({privacy.composition} composition)"
+        sites = f"at up to {privacy.overlap} {plural(privacy.overlap, 'site')}"
+        return f"Protected: {unit_text(unit)}, {sites}, by {where}."
     mechanism = _MECHANISMS.get(privacy.mechanism, privacy.mechanism)
     where = (
         "noise added once to the total, by whoever is trusted with it (a simulation)"
