@@ -155,9 +155,10 @@ class DuckdbFiles:
         wanted = (form.table.unit_key, *(column.name for column in columns_needed(form)))
         if files.relation is not None:
             with self._connection(paths) as connection:
-                found = [relation_layout(connection, form, files, paths)]
-            check_types(form, found[0])
-        elif files.format == "csv":
+                relation = relation_layout(connection, form, files, paths)
+            check_types(form, relation)
+            return (relation,)
+        if files.format == "csv":
             found = [csv_layout(path, table, wanted) for path in paths]
         else:
             with self._connection(paths) as connection:

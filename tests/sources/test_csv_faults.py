@@ -9,7 +9,7 @@ import pytest
 from tests.sources.tables import dataset, form, study, totals
 from wardround.federation.errors import SchemaRefused
 from wardround.federation.expressions import Comparison, IsNull, Operator
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.law import Mechanism
 
 COLUMNS = 'v = { type = "number", lower = 0, upper = 1000, step = 1 }\nt = { type = "category", values = ["x", "y"] }'
@@ -131,7 +131,7 @@ def test_text_in_typed_columns_is_absent_or_its_value(tmp_path: Path) -> None:
 
     count = (Aggregate(Statistic.COUNT),)
     assert ask(Query("visits", (Aggregate(Statistic.SUM, "i"),))) == [12 + 12 + 10]
-    assert ask(Query("visits", count, None, ("b",))) == [2.0, 4.0]
-    assert ask(Query("visits", count, None, ("t",))) == [1.0, 5.0]
+    assert ask(Query("visits", count, None, (Grouping("b"),))) == [2.0, 4.0]
+    assert ask(Query("visits", count, None, (Grouping("t"),))) == [1.0, 5.0]
     assert ask(Query("visits", count, IsNull("d"))) == [4.0]
     assert ask(Query("visits", count, Comparison("d", Operator.GREATER_OR_EQUAL, "2024-01-31"))) == [4.0]

@@ -147,7 +147,7 @@ def test_a_table_without_a_source_is_refused() -> None:
     [TableSource("visits.xlsx"), TableSource("csv"), TableSource(""), TableSource("a.csv", "b"), TableSource("csv:")],
 )
 def test_a_source_that_cannot_be_understood_is_a_configuration_mistake(source: TableSource) -> None:
-    with pytest.raises(ConfigurationMistaken, match=r"tables\.visits\.source"):
+    with pytest.raises(ConfigurationMistaken, match=r"tables\.visits\."):
         open_dataset({"visits": source}, folder=Path("/"), key=KEY)
 
 

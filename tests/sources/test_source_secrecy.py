@@ -222,7 +222,7 @@ def test_a_hostile_literal_selects_its_own_rows_and_no_others(hostile: Dataset, 
 
 
 def test_hostile_categories_are_groups_like_any_other(hostile: Dataset) -> None:
-    asked = form(Query("visits", (COUNT,), None, ("text",)), HOSTILE, Mechanism.DISCRETE_LAPLACE)
+    asked = form(Query("visits", (COUNT,), None, (Grouping("text"),)), HOSTILE, Mechanism.DISCRETE_LAPLACE)
     assert totals(hostile, asked) == [[place % 3 + 1 for place in range(len(PAYLOADS))]]
 
 
@@ -289,7 +289,9 @@ def test_a_column_may_be_called_like_anything_in_the_statement(tmp_path: Path, w
     _ = write_csv(path, rows, tuple(types)) if kind == "csv" else write_parquet(path, rows, types)
     everything = (COUNT, Aggregate(Statistic.COUNT, word), Aggregate(Statistic.MEAN, other))
     asked = form(
-        Query("visits", everything, Comparison("AGE", Operator.EQUAL, 5), (other,)), agreed, Mechanism.DISCRETE_LAPLACE
+        Query("visits", everything, Comparison("AGE", Operator.EQUAL, 5), (Grouping(other),)),
+        agreed,
+        Mechanism.DISCRETE_LAPLACE,
     )
     events, patients, mean = totals(visits(path), asked)
     assert sum(events) == sum(patients) == 8
