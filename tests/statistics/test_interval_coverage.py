@@ -179,7 +179,7 @@ def test_a_survival_curve_and_its_median_with_noise_and_sampling() -> None:
 @pytest.mark.parametrize("laplaces", [0, 10])
 def test_independent_columns_look_dependent_as_seldom_as_the_p_value_says(laplaces: int) -> None:
     """Ten sites' noise on a table of 1,500: the usual test cries wolf four times as often as it should."""
-    draw, runs = np.random.default_rng(6), 250
+    draw, runs = np.random.default_rng(6), 150
     noise = Noise(4.22 * math.sqrt(10), 1.96, laplaces)
     chances = np.outer([0.4, 0.6], [0.2, 0.5, 0.3])
     ours = naive = 0
