@@ -5,6 +5,7 @@ How a page says what is to be done with a block:
     ```toml study.toml       a whole file: save it under this name; a test parses it
     ```toml                  a piece of one: valid TOML, no more is asked
     ```python                a program that stands on its own; a test runs it
+    ```python name.py        a module: save it under this name; programs after it import it
     ```console               a session: `$ command`, then what it prints; a test runs it (see walk.py)
     ```sh                    commands that need what a test has not (root, containers, make); they must exist
     ```text                  something to read

@@ -35,7 +35,7 @@ def test_every_toml_block_is_what_it_says(block: Block) -> None:
     match block.title:
         case "":
             tomllib.loads(block.text)
-        case "study.toml" | "ward-study.toml":
+        case "study.toml" | "ward-study.toml" | "clinic-study.toml":
             parse_study(block.text)
         case "coordinator.toml":
             parse_coordinator(block.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,16 +12,17 @@ from tests.docs.pages import ROOT
 from wardround.privacy.accounting.meaning import posterior_bound, worst_bits
 
 WHY_NOT = ROOT / "docs" / "why-not.md"
+WRONG_SQL = ROOT / "docs" / "wrong-sql.md"
 TUTORIAL = ROOT / "docs" / "tutorial-privacy.md"
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _POWER = re.compile(r"(?:(\d+(?:\.\d+)?) ?· ?)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.]*\d)")
 
 
-def sections() -> list[tuple[str, str, str]]:
+def sections(page: Path) -> list[tuple[str, str, str]]:
     """Every section: its title, its prose and its programs."""
     found = []
-    for part in re.split(r"(?m)^## ", WHY_NOT.read_text("utf-8"))[1:]:
+    for part in re.split(r"(?m)^## ", page.read_text("utf-8"))[1:]:
         programs = "\n".join(re.findall(r"(?ms)^```python\n(.*?)^```$", part))
         title, prose = re.sub(r"(?ms)^```.*?^```$", "", part).split("\n", 1)
         found.append((title, prose, programs))
@@ -39,7 +41,9 @@ def numbers(text: str) -> set[float]:
     return {number for number in found if number > 3 or number % 1}
 
 
-@pytest.mark.parametrize(("title", "prose", "programs"), sections(), ids=lambda text: text[:30])
+@pytest.mark.parametrize(
+    ("title", "prose", "programs"), [*sections(WHY_NOT), *sections(WRONG_SQL)], ids=lambda text: text[:30]
+)
 def test_every_number_of_a_section_is_in_its_program(title: str, prose: str, programs: str) -> None:
     computed = numbers(programs) | {100 * number for number in numbers(programs)}
     told = {number for number in numbers(plain(prose)) if not any(math.isclose(number, one) for one in computed)}
@@ -52,10 +56,27 @@ def test_a_number_that_no_program_computes_is_found() -> None:
 
 
 def test_every_mistake_has_what_is_taught_why_it_is_wrong_what_is_done_and_a_program() -> None:
-    assert len(sections()) == 13
-    for title, prose, programs in sections():
+    assert len(sections(WHY_NOT)) == 13
+    for title, prose, programs in sections(WHY_NOT):
         assert re.findall(r"(?m)^\*\*(Taught|Wrong|Here)\b", prose) == ["Taught", "Wrong", "Here"], title
         assert "assert " in programs, title
+
+
+def test_every_statement_is_shown_as_written_with_its_leak_and_what_is_done_here() -> None:
+    assert len(sections(WRONG_SQL)) == 10
+    for title, prose, programs in sections(WRONG_SQL):
+        assert re.findall(r"(?m)^\*\*(Usually|Leak|Here)\b", prose) == ["Usually", "Leak", "Here"], title
+        assert re.search(r"leak|bound\(|possible|remaining|with_it", programs), title
+        assert "assert " in programs, title
+
+
+def test_the_table_at_the_top_tells_the_sections_numbers() -> None:
+    head, *rest = WRONG_SQL.read_text("utf-8").split("\n## ")
+    lines = [line for line in head.splitlines() if line.startswith("| [")]
+    assert len(lines) == len(rest) == 10
+    for line, section in zip(lines, rest, strict=True):
+        told = numbers(plain(line))
+        assert told <= numbers(plain(section)) | {100 * number for number in numbers(section)}, line
 
 
 def test_the_table_of_beliefs_is_computed_and_rounded_up() -> None:

@@ -13,7 +13,7 @@ from tests.docs.walk import Walk, difference, session
 ON_A_LAPTOP = ("README.md", "docs/simulation.md")
 IN_A_FEDERATION = ("docs/coordinator.md", "docs/site.md", "docs/analyst.md")
 # Each of these begins in an empty folder and stands on its own.
-ABOUT_PRIVACY = ("docs/tutorial-privacy.md", "docs/why-not.md", "docs/guarantees.md")
+ABOUT_PRIVACY = ("docs/tutorial-privacy.md", "docs/why-not.md", "docs/wrong-sql.md", "docs/guarantees.md")
 
 
 def test_the_pages_for_a_laptop_can_be_followed_from_start_to_end(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class Walk:
             match block.language:
                 case "console" if until_the_first_command:
                     return
-                case "toml" if block.title:
+                case "toml" | "python" if block.title:
                     (self.folder / block.title).write_text(block.text, encoding="utf-8")
                 case "python":
                     self._finish(block, [sys.executable, "-W", "error", "-c", block.text], block.place, code=0)
