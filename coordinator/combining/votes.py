@@ -42,7 +42,8 @@ def votes(
     regret = 0.0
     if not setting.noiseless:
         epsilon = float(choice(plan, part).epsilon)
-        chance = (1.0 - CONFIDENCE) / counts[order[0]]
+        # For all that answered, not only for the winner's: who voted for it is chance as well.
+        chance = (1.0 - CONFIDENCE) / len(releases)
         short = regret_of_choice(epsilon=epsilon, candidates=len(keys), chance=chance)
         # Counts are whole: what falls short by less than 1 does not fall short.
         regret = counts[order[0]] * float(math.floor(short))

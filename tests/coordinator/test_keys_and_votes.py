@@ -14,6 +14,7 @@ from coordinator.combining import NoiseSetting
 from coordinator.combining.released import combine_releases
 from coordinator.expecting import expected_errors
 from coordinator.planning import charged, plans_for
+from coordinator.selecting import merit
 from site_agent.selecting import one_vote, scores
 from tests.roles.lone_site import Rows
 from wardround.federation.answer import Answer, AskRequest
@@ -265,6 +266,20 @@ def test_a_choice_is_made_the_way_that_is_expected_to_fall_least_short() -> None
     assert {plan.mechanism for plan in few} == {plan.mechanism for plan in many} == {*Mechanism, VOTES}
     without = plans_for(AskRequest(CHOICE, epsilon=0.5), study(pure=0.0), {"one": 1000})
     assert [plan.mechanism for plan in without] == [Mechanism.DISCRETE_GAUSSIAN]
+
+
+def test_regrets_that_the_documents_name() -> None:
+    """docs/adr/0014: ten values, two of them a patient, ε = 0.5."""
+    terms = parse_study(study_text(rows=2).replace('"c"]', '"c", "d", "e", "f", "g", "h", "i", "j"]'))
+
+    def regrets(sites: int) -> dict[str, int]:
+        plans = plans_for(AskRequest(CHOICE, epsilon=0.5), terms, {f"s{number:03d}": 1000 for number in range(sites)})
+        return {plan.mechanism.value: round(merit(plan, terms) or 0.0) for plan in plans}
+
+    assert regrets(1) == {"permute_and_flip": 4, "discrete_laplace": 17, "discrete_gaussian": 25}
+    assert regrets(10) == {"permute_and_flip": 39, "discrete_laplace": 40, "discrete_gaussian": 77}
+    assert list(regrets(10))[0] == "permute_and_flip"
+    assert list(regrets(11))[0] == "discrete_laplace"
 
 
 def test_a_choice_by_votes_pays_once_for_all_values_of_a_patient() -> None:
