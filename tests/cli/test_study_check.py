@@ -43,6 +43,7 @@ TITLES = [
     "AVG(ill)",
     "COUNT(DISTINCT patient_id) by month of seen",
     "COUNT(DISTINCT patient_id) by diagnosis",
+    "KEYS(reason)",
 ]
 
 
@@ -61,6 +62,14 @@ def test_a_person_reads_the_study_what_it_lacks_and_what_it_costs(file: Path) ->
     assert "for 40000 declared patients at 4 sites:" in done.out
     assert "fewer than 1,000,000 patients together" in done.out
     assert [line for line in TITLES if f"stays: {line} " not in done.out] == []
+
+
+def test_an_open_category_says_how_many_patients_show_a_value(file: Path) -> None:
+    found = call("study", "check", file, "--json").document()["costs"]["questions"]
+    (keys,) = [line for line in found if line["shown_from"]]
+    default, ten, hundred = keys["shown_from"]
+    assert 20 < ten < default < hundred < 1000
+    assert "shows what so many patients of a site have" in call("study", "check", file).out
 
 
 def test_a_study_without_gaps_says_so(file: Path) -> None:

@@ -67,10 +67,13 @@ def _costs_text(read: Study, costs: StudyCosts) -> list[str]:
         ["standard error of", *(asking.title for asking in costs.askings), "default ones"],
         ["", *(f"ε = {asking.epsilon:.3g}" for asking in costs.askings), "that fit"],
     ]
-    rows = [
-        [f"{line.table}: {line.title}", *(_error_text(error) for error in line.errors), str(line.fitting)]
-        for line in costs.questions
-    ]
+    rows: list[list[str]] = []
+    for line in costs.questions:
+        title = f"{line.table}: {line.title}"
+        rows.append([title, *(_error_text(error) for error in line.errors), str(line.fitting)])
+        if line.shown_from:
+            patients = ["–" if least is None else str(least) for least in line.shown_from]
+            rows.append(["  shows what so many patients of a site have", *patients, ""])
     table = head + rows
     widths = [max(len(row[place]) for row in table) for place in range(len(head[0]))]
     for row in table:
@@ -110,6 +113,7 @@ def _document(read: Study, found: tuple[Finding, ...], costs: StudyCosts) -> Doc
                     "standard_errors": list(line.errors),
                     "default_ones_that_fit": line.fitting,
                     "note": line.note,
+                    "shown_from": list(line.shown_from),
                 }
                 for line in costs.questions
             ],

@@ -14,7 +14,7 @@ from coordinator.expecting import expected_errors
 from coordinator.planning import DEFAULT_SHARE, plans_for
 from wardround.federation.answer import AskRequest
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-from wardround.federation.plan import Plan, price
+from wardround.federation.plan import Plan, price, shape_of
 from wardround.federation.query import Aggregate, GroupBy, Grouping, Query, Statistic
 from wardround.federation.study import ColumnType, Study, Table, delta_fault
 from wardround.federation.wording import aggregate_text, query_text
@@ -39,7 +39,11 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class QuestionCost:
-    """One typical question: the standard error for each way of asking, and how many at the default ε would fit."""
+    """One typical question: the standard error for each way of asking, and how many at the default ε would fit.
+
+    `shown_from` is there for the values of an open category: how many patients of one site must have a value so
+    that, but for the noise, it is shown.
+    """
 
     table: str
     title: str
@@ -48,6 +52,7 @@ class QuestionCost:
     groups: int
     fitting: int
     note: str
+    shown_from: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ def study_costs(study: Study, *, patients: int | None = None, sites: int | None 
 
 
 def typical_questions(table: Table) -> Iterator[Query]:
-    """Counts, patients by every public category and month, and mean, median and histogram of every number."""
+    """Counts, patients by every public category and month, the values of open ones, and three of every number."""
     patients = Aggregate(Statistic.COUNT, table.unit_key)
     yield Query(table.name, (Aggregate(Statistic.COUNT),))
     yield Query(table.name, (patients,))
@@ -86,6 +91,8 @@ def typical_questions(table: Table) -> Iterator[Query]:
         match column.type:
             case ColumnType.CATEGORY if not column.open:
                 yield Query(table.name, (patients,), None, (Grouping(column.name),))
+            case ColumnType.CATEGORY:
+                yield Query(table.name, (Aggregate(Statistic.KEYS, column.name),))
             case ColumnType.DATE if column.lower is not None:
                 yield Query(table.name, (patients,), None, (Grouping(column.name, GroupBy.MONTH),))
             case ColumnType.BOOLEAN:
@@ -129,19 +136,31 @@ def _epsilon_of_one(study: Study, number: int, *, overlap: int) -> float:
 
 def _cost(query: Query, study: Study, participants: Mapping[str, int], askings: tuple[Asking, ...]) -> QuestionCost:
     errors: list[float | None] = []
+    shown_from: list[int | None] = []
     groups, note, fitting = 1, "", 0
     for asking in askings:
         plans = _plans(query, study, participants, asking)
         if asking.questions is None:
             # Every kind of noise has a budget of its own, and one is used when the other is spent.
             fitting = sum(_fitting(plan, study) for plan in plans)
+        shown_from.append(_shown_from(plans[0], study) if plans else None)
         if not plans:
             errors.append(None)
             continue
         (expected,) = expected_errors(plans[0], study, participants, NoiseSetting())
         errors.append(expected.standard_error)
         groups, note = expected.groups, expected.note
-    return QuestionCost(query.table, _title(query), query_text(query), tuple(errors), groups, fitting, note)
+    opened = any(aggregate.statistic is Statistic.KEYS for aggregate in query.aggregates)
+    return QuestionCost(
+        query.table,
+        _title(query),
+        query_text(query),
+        tuple(errors),
+        groups,
+        fitting,
+        note,
+        tuple(shown_from) if opened else (),
+    )
 
 
 def _plans(query: Query, study: Study, participants: Mapping[str, int], asking: Asking) -> list[Plan]:
@@ -162,6 +181,11 @@ def _title(query: Query) -> str:
     text = aggregate_text(aggregate) if aggregate.level is None else f"MEDIAN({aggregate.column})"
     months = {GroupBy.MONTH: "month of "}
     return text + "".join(f" by {months.get(grouping.by, '')}{grouping.column}" for grouping in query.group_by)
+
+
+def _shown_from(plan: Plan, study: Study) -> int:
+    """The least count that passes the plan's threshold."""
+    return plan.threshold // shape_of(plan, study).parts[0].increment + 1
 
 
 def _fitting(plan: Plan, study: Study) -> int:
