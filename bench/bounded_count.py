@@ -1,24 +1,30 @@
-"""A bounded, noised count by diagnosis against the plain count of the same rows by the same engine.
+"""Bounded and noised answers from Parquet against the plain question asked of the same rows by the same engine.
 
-The plain query protects nobody; the ratio is what the bound costs. One thread, Parquet, generated here. Both
-run in turn in one process, and processor time stands beside elapsed time: on a busy machine only the former
-can be compared.
+The plain question protects nobody; the ratio is what the bound costs. A count by diagnosis is capped at a few
+rows a patient; a mean, a histogram of a hundred intervals and a median look at each patient's mean, and so
+does the plain question beside them. One thread, Parquet, generated here. Both run in turn in one process, and
+processor time stands beside elapsed time: on a busy machine only the former can be compared.
+
+OpenDP, where it is installed, counts by diagnosis without bounding patients, from a list of texts and from an
+array of codes; reading the file and bounding patients are not in its time.
 Run with: python bench/bounded_count.py [--rows N] [--max-rows-per-unit M ...]
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import multiprocessing
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import duckdb
+import numpy as np
 
 from site_agent.dataset import TableFiles
 from site_agent.sources.duckdb_files import DuckdbFiles, Limits
@@ -31,31 +37,49 @@ from wardround.privacy.noise import SecureNoise
 
 DIAGNOSES = 200
 REPEATS = 5
+OPENDP_ROWS = 1_000_000
+OWN_MEANS = "(SELECT avg(sbp) AS v FROM read_parquet('{path}') GROUP BY patient_id)"
+QUESTIONS: Mapping[str, tuple[str, Aggregate, tuple[Grouping, ...]]] = {
+    "count by diagnosis": (
+        "SELECT diagnosis, count(*) FROM read_parquet('{path}') GROUP BY diagnosis",
+        Aggregate(Statistic.COUNT),
+        (Grouping("diagnosis"),),
+    ),
+    "mean": (f"SELECT avg(v) FROM {OWN_MEANS}", Aggregate(Statistic.MEAN, "sbp"), ()),
+    "histogram": (
+        f"SELECT floor((v - 80) / 1.2) AS bin, count(*) FROM {OWN_MEANS} GROUP BY bin",
+        Aggregate(Statistic.HISTOGRAM, "sbp", bins=100),
+        (),
+    ),
+    "median": (f"SELECT median(v) FROM {OWN_MEANS}", Aggregate(Statistic.QUANTILE, "sbp", level=0.5), ()),
+}
 
 
 def generate(path: Path, rows: int, patients: int) -> None:
     with duckdb.connect() as connection:
         connection.execute(
             f"COPY (SELECT (hash(i) % {patients})::BIGINT AS patient_id, "
-            f"'D' || lpad((hash(i + 77777777) % {DIAGNOSES})::VARCHAR, 3, '0') AS diagnosis "
+            f"'D' || lpad((hash(i + 77777777) % {DIAGNOSES})::VARCHAR, 3, '0') AS diagnosis, "
+            "80 + (hash(i + 5555) % 1201) / 10.0::DOUBLE AS sbp "
             f"FROM range({rows}) t(i)) TO '{path}' (FORMAT parquet)"
         )
 
 
-def plain(path: Path) -> None:
+def plain(path: Path, name: str) -> None:
     with duckdb.connect(config={"threads": 1}) as connection:
-        connection.execute(f"SELECT diagnosis, count(*) FROM read_parquet('{path}') GROUP BY diagnosis").fetchall()
+        connection.execute(QUESTIONS[name][0].format(path=path)).fetchall()
 
 
-def bounded(path: Path, cap: int) -> None:
+def bounded(path: Path, name: str, cap: int) -> None:
     listed = ", ".join(f'"D{place:03d}"' for place in range(DIAGNOSES))
     study = parse_study(
         'name = "bench"\n[budget]\nepsilon = 3.0\ndelta = 1e-6\n[tables.visits]\nunit_key = "patient_id"\n'
         f"max_rows_per_unit = {cap}\n[tables.visits.columns]\n"
         f'diagnosis = {{ type = "category", values = [{listed}] }}\n'
+        'sbp = { type = "number", lower = 80, upper = 200, step = 0.1 }\n'
     )
-    query = Query("visits", (Aggregate(Statistic.COUNT),), None, (Grouping("diagnosis"),))
-    form = shape(query, study, Mechanism.DISCRETE_GAUSSIAN)
+    _, aggregate, grouping = QUESTIONS[name]
+    form = shape(Query("visits", (aggregate,), None, grouping), study, Mechanism.DISCRETE_GAUSSIAN)
     tables = {"visits": TableFiles("parquet", str(path))}
     source = DuckdbFiles(tables, key=bytes(32), limits=Limits(threads=1, memory_mebibytes=8192))
     source.check(form)
@@ -73,25 +97,49 @@ class Cost:
     elapsed: float = float("inf")
 
 
-def timed(best: Cost, work: Callable[[], None]) -> Cost:
+def timed(best: Cost, work: Callable[[], object]) -> Cost:
     processor, elapsed = time.process_time(), time.perf_counter()
     work()
     processor, elapsed = time.process_time() - processor, time.perf_counter() - elapsed
     return Cost(min(best.processor, processor), min(best.elapsed, elapsed))
 
 
-def measured(path: Path, cap: int) -> tuple[Cost, Cost, float]:
-    """The best of a few runs of either query in a fresh process, and its peak memory in MiB."""
+def measured(path: Path, name: str, cap: int) -> tuple[Cost, Cost, float]:
+    """The best of a few runs of either question in a fresh process, and its peak memory in MiB."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_measure, (path, cap))
+        return pool.apply(_measure, (path, name, cap))
 
 
-def _measure(path: Path, cap: int) -> tuple[Cost, Cost, float]:
+def _measure(path: Path, name: str, cap: int) -> tuple[Cost, Cost, float]:
     raw, mine = Cost(), Cost()
     for _ in range(REPEATS):
-        raw = timed(raw, lambda: plain(path))
-        mine = timed(mine, lambda: bounded(path, cap))
+        raw = timed(raw, lambda: plain(path, name))
+        mine = timed(mine, lambda: bounded(path, name, cap))
     return raw, mine, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def opendp(rows: int) -> tuple[float, float] | None:
+    """OpenDP's count by diagnosis in seconds of the processor, scaled to `rows`: from texts, and from codes."""
+    if importlib.util.find_spec("opendp") is None:
+        return None
+    import opendp.prelude as dp  # noqa: PLC0415 -- it need not be there
+
+    dp.enable_features("contrib")
+    codes = np.random.default_rng(1).integers(0, DIAGNOSES, OPENDP_ROWS)
+    names = [f"D{place:03d}" for place in range(DIAGNOSES)]
+    found: list[float] = []
+    for kind, categories, column in (
+        (str, names, [names[code] for code in codes]),
+        (int, list(range(DIAGNOSES)), codes.astype(np.int32)),
+    ):
+        space = dp.vector_domain(dp.atom_domain(T=kind)), dp.symmetric_distance()
+        counts = dp.t.then_count_by_categories(categories=categories, MO="L2Distance<i32>", TOA="i32")
+        measurement = space >> counts >> dp.m.then_gaussian(scale=100.0)
+        best = Cost()
+        for _ in range(3):
+            best = timed(best, lambda work=measurement, held=column: work(held))
+        found.append(best.processor * rows / OPENDP_ROWS)
+    return found[0], found[1]
 
 
 def main() -> None:
@@ -100,17 +148,27 @@ def main() -> None:
     parser.add_argument("--max-rows-per-unit", type=int, nargs="*", default=[4, 16, 32])
     options = parser.parse_args()
     patients = max(options.rows // 10, 1)
+    asked = [("count by diagnosis", cap) for cap in options.max_rows_per_unit]
+    asked += [(name, 4) for name in QUESTIONS if name != "count by diagnosis"]
+    counts: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "visits.parquet"
         generate(path, options.rows, patients)
         print(f"{options.rows} rows, {patients} patients, {DIAGNOSES} diagnoses, one thread, best of {REPEATS}")
-        print("at most   plain, processor   bounded and noised   ratio (elapsed)   peak memory")
-        for cap in options.max_rows_per_unit:
-            raw, mine, memory = measured(path, cap)
+        print("question             at most   plain, processor   bounded and noised   ratio (elapsed)   peak memory")
+        for name, cap in asked:
+            raw, mine, memory = measured(path, name, cap)
+            counts += [mine.processor] if name == "count by diagnosis" else []
             print(
-                f"{cap:7d}   {raw.processor:14.3f} s   {mine.processor:16.3f} s"
+                f"{name:18s}   {cap:7d}   {raw.processor:14.3f} s   {mine.processor:16.3f} s"
                 f"   {mine.processor / raw.processor:5.1f} ({mine.elapsed / raw.elapsed:5.1f})     {memory:7.0f} MiB"
             )
+    if counts and (others := opendp(options.rows)) is not None:
+        shown = ", ".join(
+            f"from {what} {seconds:.2f} s ({seconds / counts[0]:.1f} ×)"
+            for what, seconds in zip(("texts", "codes"), others, strict=True)
+        )
+        print(f"OpenDP's count by diagnosis, patients not bounded: {shown}")
 
 
 if __name__ == "__main__":
