@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.study_file import parse_study
-from wardround.federation.wording import study_text
+from wardround.federation.wording import query_text, study_text
 
 STUDY = """
 name = "cardio"
@@ -34,3 +37,59 @@ def test_a_hospital_reads_every_bound_it_signs() -> None:
 
 def test_a_study_that_is_silent_about_overlap_says_everywhere() -> None:
     assert "known at every site" in study_text(parse_study(STUDY.replace("overlap = 2\n", "")))
+
+
+def test_days_windows_and_open_categories_are_read_too() -> None:
+    text = study_text(
+        parse_study(
+            STUDY.replace("max_groups_per_unit = 2", "max_groups_per_unit = 2\nmax_windows_per_unit = 12")
+            + 'seen = { type = "date", lower = 2024-01-01, upper = 2024-12-31 }\nreason = { type = "category" }\n'
+        )
+    )
+    assert "at most 4 rows and 2 groups for each, 12 time windows" in text
+    assert "seen: date from 2024-01-01 to 2024-12-31" in text
+    assert "reason: category, any text: its values are shown only when enough patients have them" in text
+
+
+BINS = Grouping("age", GroupBy.BINS, edges=(40.0, 65.0))
+CASE = "CASE WHEN age < 40.0 THEN '< 40' WHEN age < 65.0 THEN '[40, 65)' ELSE '>= 65' END"
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "grouping", "sql"),
+    [
+        (Aggregate(Statistic.VARIANCE, "x"), None, "SELECT VARIANCE(x) FROM t"),
+        (Aggregate(Statistic.STD, "x"), None, "SELECT STDDEV(x) FROM t"),
+        (Aggregate(Statistic.HISTOGRAM, "x", bins=20), None, "SELECT HISTOGRAM(x, 20) FROM t"),
+        (
+            Aggregate(Statistic.QUANTILE, "x", level=0.9),
+            None,
+            "SELECT PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x) FROM t",
+        ),
+        (Aggregate(Statistic.BELOW, "x", level=140.0), None, "SELECT SHARE_BELOW(x, 140.0) FROM t"),
+        (Aggregate(Statistic.CHI_SQUARE, "a", ("b",)), None, "SELECT CHI_SQUARE(a, b) FROM t"),
+        (Aggregate(Statistic.CORRELATION, "x", ("y",)), None, "SELECT CORR(x, y) FROM t"),
+        (Aggregate(Statistic.REGRESSION, "y", ("x", "z")), None, "SELECT REGRESS(y, x, z) FROM t"),
+        (Aggregate(Statistic.SURVIVAL, "days", ("died",), bins=12), None, "SELECT KAPLAN_MEIER(days, died, 12) FROM t"),
+        (Aggregate(Statistic.CHOICE, "c"), None, "SELECT MODE(c) FROM t"),
+        (Aggregate(Statistic.KEYS, "c"), None, "SELECT KEYS(c) FROM t"),
+        (
+            Aggregate(Statistic.MEAN, "x", clips=(Clip("x", 90.0, 180.0),)),
+            None,
+            "SELECT AVG(CLAMP(x, 90.0, 180.0)) FROM t",
+        ),
+        (
+            Aggregate(Statistic.COUNT),
+            Grouping("day", GroupBy.MONTH),
+            "SELECT DATE_TRUNC('month', day), COUNT(*) FROM t GROUP BY DATE_TRUNC('month', day)",
+        ),
+        (Aggregate(Statistic.COUNT), BINS, f"SELECT {CASE}, COUNT(*) FROM t GROUP BY {CASE}"),
+    ],
+)
+def test_a_steward_reads_every_statistic_as_sql(aggregate: Aggregate, grouping: Grouping | None, sql: str) -> None:
+    assert query_text(Query("t", (aggregate,), None, () if grouping is None else (grouping,))) == sql
+
+
+def test_every_statistic_has_words() -> None:
+    for statistic in Statistic:
+        assert query_text(Query("t", (Aggregate(statistic, "c", level=0.5),))).startswith("SELECT ")
