@@ -1,0 +1,199 @@
+"""A table in a PostgreSQL 18 database, answered inside it: only integer totals come back.
+
+What the driver says stays here: its errors quote rows, so after the charge every failure becomes the one fixed
+sentence of `SourceFailed`, raised where no driver error is in flight to be chained to it. The password is never
+ours: libpq finds it where the hospital keeps it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import psycopg
+from sqlglot import exp
+
+from site_agent.dataset import TableSource
+from site_agent.prepared.batches import BATCH_ROWS, Batch, Fingerprint, batch_of_rows
+from site_agent.prepared.fingerprints import digest_text
+from site_agent.sources.postgresql_columns import (
+    THIS,
+    Stored,
+    accepts,
+    accepts_key,
+    held,
+    is_costly,
+    typed_column,
+    typed_key,
+)
+from site_agent.sources.postgresql_connection import Connection, check_address, reading
+from site_agent.sources.postgresql_dialect import (
+    Places,
+    PostgresqlDialect,
+    is_storable,
+    literal,
+    places_needed,
+)
+from site_agent.sources.postgresql_schema import Layout, check_rank, described, remarks
+from site_agent.sources.postgresql_tallies import RANK, PostgresqlTallies
+from site_agent.statements.cohort import column_name
+from site_agent.statements.records import UNIT, TypedRows, columns_needed
+from site_agent.statements.trees import cast, identifier, integer, named, paren, present, ref, text
+from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.shape import Shape
+from wardround.federation.study import Column, ColumnType, Table
+from wardround.privacy.bounded import Bounded
+
+_FAILURES = (psycopg.Error, OSError, MemoryError, RuntimeError, ValueError, ArithmeticError)
+_FIRST_DAY = "1970-01-01"
+
+Answer = TypeVar("Answer")
+
+
+def open_postgresql(table: str, source: TableSource, *, key: bytes) -> PostgresqlTable:
+    """The study's `table` in the database at an address without a password."""
+    check_address(table, source.source)
+    return PostgresqlTable(source.source, source.relation or table, source.rank, source.timeout_seconds, key)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresqlTable:
+    """A dataset of one table."""
+
+    address: str = field(repr=False)
+    relation: str
+    rank: str | None
+    timeout_seconds: float
+    key: bytes = field(repr=False)
+
+    def check(self, form: Shape) -> None:
+        """Look at names and types only; see `Dataset.check`."""
+        self._checked(form.table, columns_needed(form))
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        """Bound inside the database; see `Dataset.bounded`."""
+        return self._answered(form, lambda tallies: tallies.bounded(form))
+
+    def keys(self, form: Shape) -> dict[str, int]:
+        """Bound inside the database; see `Dataset.keys`."""
+        return self._answered(form, lambda tallies: tallies.open_keys(form))
+
+    def remarks(self, form: Shape) -> tuple[str, ...]:
+        """What the hospital should know: that the role could write."""
+        return remarks(self.address, form.table, self.relation, timeout_seconds=self.timeout_seconds)
+
+    def fingerprint(self, table: Table) -> Fingerprint:
+        """Where the rows are; PostgreSQL does not say whether they changed."""
+        words = ["postgresql", self.address, self.relation, table.name]
+        return Fingerprint(digest_text(words), sees_changes=False)
+
+    def batches(self, table: Table) -> Iterator[Batch]:
+        """Every row once, from one state, through a cursor of the database; see `Preparable.batches`."""
+        self._checked(table, table.columns)
+        try:
+            with reading(self.address, timeout_seconds=self.timeout_seconds) as connection:
+                layout = self._layout(connection, table, table.columns)
+                statement = _handed_out(table, layout)
+                with connection.cursor("wardround") as cursor:
+                    cursor.execute(statement.sql(dialect="postgres").encode())
+                    while rows := cursor.fetchmany(BATCH_ROWS):
+                        yield batch_of_rows(table, rows)
+                return
+        except (*_FAILURES, SchemaRefused):
+            pass
+        raise SourceFailed
+
+    def _answered(self, form: Shape, answer: Callable[[PostgresqlTallies], Answer]) -> Answer:
+        try:
+            with reading(self.address, timeout_seconds=self.timeout_seconds) as connection:
+                return answer(self._tallies(connection, form))
+        except (*_FAILURES, SchemaRefused):
+            # Raised below, outside: an error raised here would carry the driver's text as its context.
+            pass
+        raise SourceFailed
+
+    def _tallies(self, connection: Connection, form: Shape) -> PostgresqlTallies:
+        columns = columns_needed(form)
+        layout = self._layout(connection, form.table, columns)
+        places = places_needed(form)
+        whole = layout.stored(form.table.unit_key) is Stored.WHOLE
+        rows = _typed_rows(form.table, columns, layout, places, rank=self.rank)
+        dialect = PostgresqlDialect(_seed(self.key), whole_keys=whole, places=places)
+        return PostgresqlTallies(connection, rows, dialect, ranked=self.rank is not None)
+
+    # --- Schemas ------------------------------------------------------------------------------------------
+
+    def _checked(self, table: Table, columns: Sequence[Column]) -> None:
+        try:
+            with reading(self.address, timeout_seconds=self.timeout_seconds) as connection:
+                self._layout(connection, table, columns)
+                return
+        except _FAILURES:
+            pass
+        raise SchemaRefused(f"The database of the table {table.name!r} cannot be reached, or lets the site not in.")
+
+    def _layout(self, connection: Connection, table: Table, columns: Sequence[Column]) -> Layout:
+        layout = described(connection, table, self.relation)
+        for name in (table.unit_key, *(column.name for column in columns)):
+            if name not in layout.columns:
+                raise SchemaRefused(f"The table {table.name!r} has no column {name!r} at this site.")
+        if not accepts_key(layout.stored(table.unit_key)):
+            message = f"The unit key {table.unit_key!r} of the table {table.name!r} has a nested type at this site."
+            raise SchemaRefused(message)
+        for column in columns:
+            if not accepts(column.type, layout.stored(column.name)):
+                raise SchemaRefused(
+                    f"The column {column.name!r} of the table {table.name!r} does not hold "
+                    f"what the study declares at this site: it is no {column.type.value} column."
+                )
+        if self.rank is not None:
+            check_rank(connection, layout, table, self.rank)
+        return layout
+
+
+def _seed(key: bytes) -> int:
+    """What of the site's key the database may see in its own logs: one number that leads nowhere else."""
+    return int.from_bytes(hashlib.sha256(b"postgresql" + key).digest()[:8], "big", signed=True)
+
+
+def _typed_rows(
+    table: Table, columns: Sequence[Column], layout: Layout, places: Places, *, rank: str | None
+) -> TypedRows:
+    wanted = [named(typed_key(table.unit_key, layout.stored(table.unit_key)), UNIT)]
+    typed = {column_name(column.name): typed_column(column, layout.stored(column.name)) for column in columns}
+    wanted += [named(value.copy(), name) for name, value in typed.items()]
+    wanted += [named(exp.column("place", table=name, quoted=True), name) for name in places.values()]
+    if rank is not None:
+        wanted.append(named(cast(held(rank), "BIGINT"), RANK))
+    query = exp.select(*wanted).from_(layout.query.subquery(THIS))
+    for (column, words), name in places.items():
+        same = exp.EQ(this=exp.column("word", table=name, quoted=True), expression=paren(typed[column].copy()))
+        query = query.join(_words(words, name), on=same, join_type="LEFT", copy=False)
+    if any(is_costly(column.type, layout.stored(column.name)) for column in columns):
+        # A fence: without it PostgreSQL would read a text again wherever its number is used.
+        query = query.offset(0, copy=False)
+    return TypedRows(query)
+
+
+def _words(words: Sequence[str], name: str) -> exp.Subquery:
+    """The words beside their places; what PostgreSQL cannot hold is no row's text, so it is left out."""
+    lines = [
+        exp.Tuple(expressions=[literal(word), integer(place)]) for place, word in enumerate(words) if is_storable(word)
+    ] or [exp.Tuple(expressions=[cast(exp.null(), "TEXT"), integer(0)])]
+    columns = [identifier("word"), identifier("place")]
+    values = exp.Values(expressions=lines, alias=exp.TableAlias(this=identifier("listed"), columns=columns))
+    return exp.select(ref("word"), ref("place")).from_(values).subquery(identifier(name))
+
+
+def _handed_out(table: Table, layout: Layout) -> exp.Select:
+    rows = _typed_rows(table, table.columns, layout, {}, rank=None)
+    wanted: list[exp.Expression] = [ref(UNIT)]
+    for column in table.columns:
+        value: exp.Expression = ref(column_name(column.name))
+        if column.type is ColumnType.DATE:
+            # Python's own dates end with the year 9999.
+            value = exp.Sub(this=value, expression=cast(text(_FIRST_DAY), "DATE"))
+        wanted.append(value)
+    return exp.select(*wanted).from_(rows.query.subquery("typed")).where(present(ref(UNIT)))

@@ -1,0 +1,95 @@
+"""The tally of each part worked out by PostgreSQL: only its lines come back.
+
+Where a unit may have more records than count, the hospital's own rank decides if it has one; else keys that are
+whole numbers go through one sort of numbers, and all others through windows. Which way a unit goes follows
+from its own key, never from who else is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+
+import numpy as np
+from psycopg import errors
+from sqlglot import exp
+
+from site_agent.sources.postgresql_choosing import (
+    Packing,
+    Share,
+    packed_tally_statement,
+    packing,
+    restricted,
+)
+from site_agent.sources.postgresql_connection import Connection, lines
+from site_agent.sources.postgresql_dialect import PostgresqlDialect
+from site_agent.statements.choosing import capped_tally_statement, keys_statement, read_keys
+from site_agent.statements.records import UNIT, TypedRows, record_cap
+from site_agent.statements.tallying import read_tally, tally_statement
+from site_agent.statements.trees import integer, paren, ref
+from site_agent.tallies import Tally, finish
+from wardround.federation.shape import Part, PartKind, Shape
+from wardround.privacy.bounded import Bounded
+
+RANK = "rank"
+_SHARES = (1, 16, 256)
+_ROWS = (PartKind.EVENTS, PartKind.SUM)
+_CRAMMED = (errors.ProgramLimitExceeded, errors.OutOfMemory, errors.InternalError)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresqlTallies:
+    """Typed rows behind a connection; where `ranked`, they have the hospital's rank beside them."""
+
+    connection: Connection
+    rows: TypedRows
+    dialect: PostgresqlDialect
+    ranked: bool = field(default=False)
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        """The bounded totals of every part."""
+        return tuple(finish(part, self._tally(form, part)) for part in form.parts)
+
+    def open_keys(self, form: Shape) -> dict[str, int]:
+        """How many units hold each text of the question's open column."""
+        return read_keys(self._lines(keys_statement(form, self.rows, self.dialect)))
+
+    def _tally(self, form: Shape, part: Part) -> Tally:
+        cap = record_cap(form, part)
+        if cap is None:
+            return read_tally(part, self._lines(tally_statement(form, part, self.rows, self.dialect)))
+        if self.ranked and part.kind in _ROWS:
+            # Different whole numbers from 1 to the cap: the database keeps them different (see `check_rank`).
+            first = exp.Between(this=ref(RANK), low=integer(1), high=integer(cap))
+            rows = restricted(self.rows, first)
+            return read_tally(part, self._lines(tally_statement(form, part, rows, self.dialect)))
+        packed = packing(part) if self.dialect.whole_keys else None
+        if packed is None:
+            return self._windowed(form, part, self.rows, cap)
+        return self._packed(form, part, cap, packed)
+
+    def _windowed(self, form: Shape, part: Part, rows: TypedRows, cap: int) -> Tally:
+        return read_tally(part, self._lines(capped_tally_statement(form, part, rows, self.dialect, cap=cap)))
+
+    def _packed(self, form: Shape, part: Part, cap: int, packed: Packing) -> Tally:
+        for shares in _SHARES:
+            # One array holds a gibibyte at most; a share of the units makes the same choices for each of them.
+            with contextlib.suppress(*_CRAMMED), self.connection.transaction():
+                pieces = [self._share(form, part, cap, packed, Share(place, shares)) for place in range(shares)]
+                return pieces[0] if len(pieces) == 1 else np.sum([each.astype(np.object_) for each in pieces], axis=0)
+        raise MemoryError
+
+    def _share(self, form: Shape, part: Part, cap: int, packed: Packing, share: Share) -> Tally:
+        rows = share.among(self.rows, self.dialect)
+        # PostgreSQL expects few numbers from an array and would sort them once more to count them.
+        self.connection.execute("SET LOCAL enable_sort = off")
+        found = self._lines(packed_tally_statement(form, part, rows, self.dialect, cap=cap, packed=packed))
+        self.connection.execute("SET LOCAL enable_sort = on")
+        tally = read_tally(part, [line for line in found if line[0] is not None])
+        if len(found) == sum(line[0] is not None for line in found):
+            return tally
+        beyond = restricted(rows, paren(exp.Not(this=paren(packed.holds(ref(UNIT))))))
+        return np.add(tally.astype(np.object_), self._windowed(form, part, beyond, cap).astype(np.object_))
+
+    def _lines(self, statement: exp.Query) -> list[tuple[object, ...]]:
+        return lines(self.connection, statement)

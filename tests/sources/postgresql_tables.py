@@ -1,0 +1,80 @@
+"""The rows of a test as a table of the tests' own PostgreSQL."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from site_agent.dataset import Dataset, TableSource, open_dataset
+from tests.sources.postgresql_cluster import cluster
+from tests.sources.reference_totals import Cell, Row
+from wardround.federation.study import Column, ColumnType, Study
+
+KEY = hashlib.sha256(b"the site's own key").digest()
+TYPES = {
+    ColumnType.INTEGER: "bigint",
+    ColumnType.NUMBER: "double precision",
+    ColumnType.CATEGORY: "text",
+    ColumnType.BOOLEAN: "boolean",
+    ColumnType.DATE: "date",
+}
+PYTHON = {
+    ColumnType.INTEGER: int,
+    ColumnType.NUMBER: float,
+    ColumnType.CATEGORY: str,
+    ColumnType.BOOLEAN: bool,
+    ColumnType.DATE: datetime.date,
+}
+_NUMBERS = itertools.count()
+
+
+def written(value: Cell) -> str | None:
+    """The value as PostgreSQL reads it; it holds no NUL."""
+    match value:
+        case None | bool():
+            return None if value is None else str(value).lower()
+        case float():
+            return repr(value)
+        case datetime.date():
+            return value.isoformat()
+        case _:
+            return str(value).replace("\x00", "\ufdd0")
+
+
+def new_table(rows: Sequence[Row], types: Mapping[str, str]) -> str:
+    """A table of these columns, and its name."""
+    name = f"visits {next(_NUMBERS)}"
+    cluster().fill(name, types, ([written(row.get(column)) for column in types] for row in rows))
+    return name
+
+
+def dataset(name: str, *, rank: str | None = None, user: str = "reader") -> Dataset:
+    source = TableSource(cluster().address(user), f'"{name}"', rank=rank)
+    return open_dataset({"visits": source}, folder=Path("/"), key=KEY)
+
+
+def fitting(value: Cell, column: Column) -> Cell:
+    return value if type(value) is PYTHON[column.type] else None
+
+
+def postgresql_table(rows: Sequence[Row], study: Study, folder: Path) -> Dataset:
+    """Columns of the study's own types."""
+    del folder
+    table = study.tables[0]
+    typed = [
+        {table.unit_key: row.get(table.unit_key)} | {c.name: fitting(row.get(c.name), c) for c in table.columns}
+        for row in rows
+    ]
+    types = {table.unit_key: "text"} | {column.name: TYPES[column.type] for column in table.columns}
+    return dataset(new_table(typed, types))
+
+
+def postgresql_texts(rows: Sequence[Row], study: Study, folder: Path) -> Dataset:
+    """The same rows in columns of text."""
+    del folder
+    table = study.tables[0]
+    names = (table.unit_key, *(column.name for column in table.columns))
+    return dataset(new_table(rows, dict.fromkeys(names, "text")))
