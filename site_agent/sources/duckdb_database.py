@@ -2,7 +2,7 @@
 
 The file is attached read only for one question and let go of at once, because DuckDB allows no other process
 to write it meanwhile. What the driver says stays here, as in `duckdb_files`. A view of the hospital's that
-reads a file or a function of the outside fails: external access is off before the first statement of a question.
+reads another file fails.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Timer
+from threading import Lock, Timer
 from typing import TypeVar
 
 import duckdb
@@ -57,6 +57,8 @@ class DuckdbTable:
     timeout_seconds: float
     key: bytes = field(repr=False)
     limits: Limits = field(default_factory=Limits)
+    _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
+    _opened: list[duckdb.DuckDBPyConnection] = field(default_factory=list, repr=False, compare=False)
 
     def check(self, form: Shape) -> None:
         """Look at names and types only; see `Dataset.check`."""
@@ -109,26 +111,36 @@ class DuckdbTable:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """One state of the database; a question that takes too long is interrupted."""
-        settings: dict[str, str | bool | int | float | list[str]] = {
-            **SETTINGS,
-            "threads": self.limits.threads,
-            "memory_limit": f"{self.limits.database_kibibytes}KiB",
-        }
-        connection = duckdb.connect(":memory:", config=settings)
-        late = Timer(self.timeout_seconds, connection.interrupt)
-        late.daemon = True
-        try:
-            connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        """One state of the database for one question at a time; one that takes too long is interrupted."""
+        with self._turn, contextlib.closing(self._database()) as connection:
+            late = Timer(self.timeout_seconds, connection.interrupt)
+            late.daemon = True
             self._attach(connection)
+            try:
+                late.start()
+                connection.execute("BEGIN TRANSACTION READ ONLY")
+                yield connection
+            finally:
+                late.cancel()
+                with contextlib.suppress(duckdb.Error):
+                    connection.execute("ROLLBACK")
+                connection.execute(f"DETACH {_HOSPITAL}")
+
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        """A connection to an empty database that may open this file, and its log, and nothing else."""
+        if not self._opened:
+            settings: dict[str, str | bool | int | float | list[str]] = {
+                **SETTINGS,
+                "threads": self.limits.threads,
+                "memory_limit": f"{self.limits.database_kibibytes}KiB",
+            }
+            connection = duckdb.connect(":memory:", config=settings)
+            connection.execute("SET GLOBAL TimeZone = 'UTC'")
+            connection.execute("SET GLOBAL allowed_paths = $1", [[self.path, f"{self.path}.wal"]])
             connection.execute("SET GLOBAL enable_external_access = false")
             connection.execute("SET GLOBAL lock_configuration = true")
-            late.start()
-            connection.execute("BEGIN TRANSACTION READ ONLY")
-            yield connection
-        finally:
-            late.cancel()
-            connection.close()
+            self._opened.append(connection)
+        return self._opened[0].cursor()
 
     def _attach(self, connection: duckdb.DuckDBPyConnection) -> None:
         """A writer may be about to let go, so it gets some seconds."""
@@ -139,10 +151,11 @@ class DuckdbTable:
         while True:
             try:
                 connection.execute(statement)
-                return
             except duckdb.IOException:
                 if time.monotonic() > ends:
                     raise
+            else:
+                return
             time.sleep(_PAUSE_SECONDS)
 
     # --- Schemas ------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from site_agent.prepared.fingerprints import digest_text, stat_text
 from site_agent.relations import relation_query
 from site_agent.sources.sqlite_columns import THIS, typed_column, typed_key
 from site_agent.sources.sqlite_connection import reading
+from site_agent.sources.sqlite_dialect import written
 from site_agent.sources.sqlite_tallies import SqliteTallies
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
@@ -88,7 +89,7 @@ class SqliteTable:
                 wanted = [ref(UNIT), *(ref(column_name(column.name)) for column in table.columns)]
                 statement = exp.select(*wanted).from_(rows.query.subquery("typed")).where(present(ref(UNIT)))
                 whole = _all_whole(connection, rows)
-                cursor = connection.execute(statement.sql(dialect="sqlite"))
+                cursor = connection.execute(written(statement))
                 while lines := cursor.fetchmany(BATCH_ROWS):
                     yield batch_of_rows(table, [_line(line, table.columns, whole=whole) for line in lines])
                 return
@@ -115,7 +116,7 @@ class SqliteTable:
         try:
             with reading(self.path, key=self.key, timeout_seconds=self.timeout_seconds) as connection:
                 # LIMIT 0: the names of the columns, and no row.
-                found = connection.execute(query.limit(0).sql(dialect="sqlite"))
+                found = connection.execute(written(query.limit(0)))
                 names = [str(column[0]) for column in found.description]
         except sqlite3.OperationalError as error:
             # The code is SQLite's own number, not its text.
@@ -166,7 +167,7 @@ def _fault(code: int) -> str:
 def _all_whole(connection: sqlite3.Connection, rows: TypedRows) -> bool:
     kind = exp.NEQ(this=call("TYPEOF", ref(UNIT)), expression=text("integer"))
     others = exp.select(exp.Max(this=kind)).from_(rows.query.copy().subquery("typed")).where(present(ref(UNIT)))
-    return bool(connection.execute(others.sql(dialect="sqlite")).fetchall()[0][0] != 1)
+    return bool(connection.execute(written(others)).fetchall()[0][0] != 1)
 
 
 def _line(line: Sequence[object], columns: Sequence[Column], *, whole: bool) -> list[object]:

@@ -71,7 +71,7 @@ def _typed(value: exp.Expression, column: Column) -> exp.Expression:
             words = _boolean(word, tuple(map(text, _TRUE)), tuple(map(text, _FALSE)))
             return _by_kind(value, integer=truth, real=truth, text=words)
         case ColumnType.DATE:
-            return _by_kind(value, text=_day(call("TRIM", _plain(value), text(_BLANK))))
+            return _by_kind(value, text=_day(value.copy()))
 
 
 def _integer(value: exp.Expression) -> exp.Expression:

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from site_agent.bounding import MOST_RECORDS, Coded, RecordNumber, coded_tally, record_number
 from site_agent.sources.sqlite_connection import seed_of
-from site_agent.sources.sqlite_dialect import SqliteDialect, read_total
+from site_agent.sources.sqlite_dialect import SqliteDialect, read_total, written
 from site_agent.statements.choosing import keys_statement, read_keys
 from site_agent.statements.records import CELL, RECORDS, UNIT, TypedRows, record_cap, value_names, with_records
 from site_agent.statements.tallying import read_tally, tally_statement
@@ -61,7 +61,7 @@ class SqliteTallies:
         return coded_tally(_coded(found, len(wide), self.key), part, cap=cap, key=self.key)
 
     def _lines(self, statement: exp.Query) -> Iterator[Sequence[object]]:
-        cursor = self.connection.execute(statement.sql(dialect=self.dialect.name))
+        cursor = self.connection.execute(written(statement))
         while lines := cursor.fetchmany(_AT_ONCE):
             yield from lines
 

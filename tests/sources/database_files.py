@@ -36,9 +36,7 @@ def write_sqlite(
     return path
 
 
-def write_duckdb(
-    path: Path, rows: Sequence[Row], types: Mapping[str, pa.DataType], *, table: str = "visits"
-) -> Path:
+def write_duckdb(path: Path, rows: Sequence[Row], types: Mapping[str, pa.DataType], *, table: str = "visits") -> Path:
     arrays = {name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()}
     with duckdb.connect(str(path), config={"threads": 1}) as connection:
         connection.register("arrow_rows", pa.table(arrays))
