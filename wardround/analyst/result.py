@@ -29,7 +29,7 @@ from wardround.analyst.views import Asked, Gap, Shown, label_of, shown, statisti
 from wardround.federation.answer import Answer, Estimate, Loss, Preview, PrivacyStatement
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.expressions import Value
-from wardround.federation.query import Query
+from wardround.federation.query import Query, Statistic
 from wardround.privacy.selection import Choosing
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Result:
             (
                 *(value_text(cells[name]) if name in cells else "" for name in groups),
                 line.label,
-                *((line.estimate.term,) if terms else ()),
+                *((_term(line.estimate),) if terms else ()),
                 with_error(line.estimate.value, line.estimate.standard_error),
                 interval_text(line.estimate.interval, line.estimate.standard_error),
             )
@@ -283,6 +283,12 @@ class PreviewResult:
 def split_text(shares: Sequence[tuple[str, float]]) -> str:
     """Who has which part of the charge."""
     return ", ".join(f"{label} {percent(share)}" for label, share in shares)
+
+
+def _term(estimate: Estimate) -> str:
+    """Which of several numbers: of a correlation both columns, because every pair has one."""
+    paired = estimate.statistic == Statistic.CORRELATION.value
+    return f"{estimate.column}, {estimate.term}" if paired else estimate.term
 
 
 def _protection(unit: str, privacy: PrivacyStatement) -> str:

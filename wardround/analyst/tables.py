@@ -42,7 +42,8 @@ def with_error(value: float, standard_error: float) -> str:
 def interval_text(interval: tuple[float, float], standard_error: float) -> str:
     """The interval, to the same digits as its value."""
     if standard_error == 0.0:
-        return f"[{interval[0]:.12g}, {interval[1]:.12g}]"
+        digits = 12 if interval[0] == interval[1] else 4
+        return f"[{interval[0]:.{digits}g}, {interval[1]:.{digits}g}]"
     decimals = decimals_for(standard_error)
     return f"[{interval[0]:.{decimals}f}, {interval[1]:.{decimals}f}]"
 
