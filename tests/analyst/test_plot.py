@@ -4,7 +4,8 @@ from xml.etree import ElementTree as Tree
 
 import pytest
 
-from wardround.analyst.plot import picture, ticks_around
+from wardround.analyst.drawing import ticks_around
+from wardround.analyst.plot import picture
 from wardround.analyst.result import Result
 from wardround.federation.answer import Answer, Estimate, Loss, PrivacyStatement, Remaining
 from wardround.federation.errors import ConfigurationMistaken, Mistaken
@@ -47,7 +48,7 @@ def test_a_larger_value_stands_further_to_the_right() -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (5, 5), (-3e-9, 4e-9), (1e12, 1e12 + 7), (-1e15, 1e15)])
-def testticks_around_enclose_what_they_measure(low: float, high: float) -> None:
+def test_ticks_around_enclose_what_they_measure(low: float, high: float) -> None:
     ticks = ticks_around(low, high)
     assert ticks[0] <= low <= high <= ticks[-1]
     assert 2 <= len(ticks) <= 12

@@ -39,7 +39,7 @@ def picture(answer: Answer, lines: Sequence[Line] | None = None) -> str:
         lines = [Line(statistic_label(each.statistic, each.column), "", each) for each in answer.estimates]
     panels: dict[str, list[Line]] = {}
     for line in lines[:MOST_ROWS]:
-        panels.setdefault(line.label, []).append(line)
+        panels.setdefault(_title(line), []).append(line)
     parts: list[str] = []
     top = MARGIN
     for name, found in panels.items():
@@ -51,13 +51,21 @@ def picture(answer: Answer, lines: Sequence[Line] | None = None) -> str:
     return framed(parts, height=top + MARGIN)
 
 
+def _title(line: Line) -> str:
+    """What a panel is about; the quantiles of a column are seen best beside each other."""
+    quantile = line.estimate.statistic == Statistic.QUANTILE.value and not line.name
+    return f"quantiles of {line.estimate.column}" if quantile else line.label
+
+
 def _foot(answer: Answer, lines: Sequence[Line]) -> str:
     if answer.noiseless:
         return "no noise: a simulation"
     if not lines:
         return "nothing to show"
     of = "the noise and the sample" if all(line.estimate.sampling for line in lines) else "the noise"
-    return f"{len(answer.answered)} site(s) answered; bars are {lines[0].estimate.confidence:.0%} intervals of {of}"
+    cut = f"; the first {MOST_ROWS} of {len(lines)} numbers" if len(lines) > MOST_ROWS else ""
+    confidence = f"{lines[0].estimate.confidence:.0%}"
+    return f"{len(answer.answered)} site(s) answered; bars and bands are {confidence} intervals of {of}{cut}"
 
 
 def _panels(name: str, lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
