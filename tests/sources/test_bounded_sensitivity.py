@@ -39,6 +39,11 @@ EVERY = (
     Aggregate(Statistic.SUM, "age"),
     Aggregate(Statistic.MEAN, "sbp"),
     Aggregate(Statistic.MEAN, "cost"),
+    Aggregate(Statistic.STD, "gain"),
+    Aggregate(Statistic.HISTOGRAM, "sbp", bins=5),
+    Aggregate(Statistic.QUANTILE, "age", level=0.5),
+    Aggregate(Statistic.REGRESSION, "sbp", others=("age", "gain", "sex", "cost")),
+    Aggregate(Statistic.SURVIVAL, "age", others=("sex",), bins=8),
 )
 GROUPINGS: tuple[tuple[Grouping, ...], ...] = ((), (Grouping("dx"),), (Grouping("ward"), Grouping("sex")))
 COHORTS: tuple[Expression | None, ...] = (
@@ -162,7 +167,7 @@ def one_event(kind: str, scene: Scene) -> None:
 
 
 UNITS = {"patient": one_patient, "event": one_event}
-QUICK = settings(max_examples=20, suppress_health_check=list(HealthCheck), derandomize=True)
+QUICK = settings(max_examples=12, suppress_health_check=list(HealthCheck), derandomize=True)
 LONG = settings(max_examples=400, suppress_health_check=list(HealthCheck))
 
 

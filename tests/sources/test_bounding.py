@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from site_agent import bounding
+from site_agent.bounding import record_number
 from site_agent.dataset import TableFiles
 from site_agent.sources.duckdb_files import DuckdbFiles, Limits
 from tests.sources.tables import ARROW, KEY, Cell, Row, form, random_rows, study, write_parquet
 from wardround.federation.errors import SourceFailed
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import Shape
+from wardround.federation.shape import PartKind, Shape
 from wardround.privacy.law import Mechanism
 
 EVERY = (
@@ -34,6 +35,16 @@ KEY_TYPES: dict[str, tuple[pa.DataType, Sequence[Cell]]] = {
     "unsigned": (pa.uint64(), [*range(19), 2**64 - 1]),
     "text": (pa.string(), [f"p{place}" for place in range(20)]),
 }
+
+
+MORE = (
+    Aggregate(Statistic.VARIANCE, "age"),
+    Aggregate(Statistic.HISTOGRAM, "sbp", bins=6),
+    Aggregate(Statistic.SURVIVAL, "age", others=("sex",)),
+    # Too wide for one number beside its cell, and narrow enough.
+    Aggregate(Statistic.REGRESSION, "sbp", others=("age", "gain", "cost", "ward", "sex")),
+    Aggregate(Statistic.CORRELATION, "age", others=("ward",)),
+)
 
 
 def source(folder: Path, rows: Sequence[Row], kind: pa.DataType, *, mebibytes: int = 512) -> DuckdbFiles:
@@ -115,6 +126,35 @@ def test_means_and_presence_are_kept_in_the_same_groups(tmp_path: Path) -> None:
     assert [above + below for above, below in zip(mean[::2], mean[1::2], strict=True)] == [n * levels for n in patients]
 
 
+@pytest.mark.parametrize("kind", KEY_TYPES)
+def test_records_of_every_kind_are_kept_in_the_same_groups(tmp_path: Path, kind: str) -> None:
+    stored, keys = KEY_TYPES[kind]
+    full = {"age": 40, "sbp": 100.0, "gain": 0.0, "cost": 10.0, "ward": 2, "sex": True}
+    rows = [
+        {**row, **full, "patient_id": keys[place % 20]}
+        for place, row in enumerate(random_rows(patients=1, rows=400, seed=17))
+    ]
+    question = form(
+        Query("visits", (EVERY[1], *MORE), None, (Grouping("dx"),)),
+        study(rows=3, groups=2),
+        Mechanism.DISCRETE_LAPLACE,
+    )
+    files = source(tmp_path, rows, stored)
+    patients, *others = (total.reshape(4, -1) for total in (part.total for part in files.bounded(question)))
+    assert patients.sum() == 20 * 2
+    variance, histogram, survival, regression, correlation = others
+    assert histogram.sum(axis=1).tolist() == survival.sum(axis=1).tolist() == patients.ravel().tolist()
+    for moments, part in (
+        (variance, question.parts[1]),
+        (regression, question.parts[4]),
+        (correlation, question.parts[5]),
+    ):
+        one = part.increment**2 * 29 if part.kind is PartKind.PRODUCTS else (part.quantisers[0].high // 2) ** 2
+        assert moments[:, 0].tolist() == [one * number for number in patients.ravel().tolist()]
+    assert record_number(question.parts[4]).wide
+    assert not record_number(question.parts[5]).wide
+
+
 @pytest.mark.parametrize("far", [LOW, 2**62, HIGH])
 def test_a_key_far_from_all_others_does_not_change_what_they_contribute(tmp_path: Path, far: int) -> None:
     rows = [{**row, "patient_id": place % 20} for place, row in enumerate(random_rows(patients=1, rows=600, seed=15))]
@@ -151,7 +191,7 @@ def one_more_unit(others: dict[int, list[Row]], target: int, added: list[Row], q
         assert sum(step * step for step in only.total.tolist()) <= only.l2_sensitivity_squared
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck), derandomize=True, deadline=None)
+@settings(max_examples=20, suppress_health_check=list(HealthCheck), derandomize=True, deadline=None)
 @given(
     st.one_of(
         st.tuples(st.dictionaries(PLACES, UNIT_ROWS, max_size=4), PLACES),
