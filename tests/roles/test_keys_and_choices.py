@@ -104,14 +104,15 @@ def test_a_key_of_one_patient_leaves_with_no_more_than_the_chance_that_is_charge
         shown += [part[key][1] for key in pipeline._release(plan, form).keys]
     alone = math.fsum(shown)
     # A patient may hold as many keys as the study says, each with noise of its own.
-    any_of_them = -math.expm1(fact.max_keys * math.log1p(-alone))
+    most = site.study.table("visits").max_groups_per_unit
+    any_of_them = -math.expm1(most * math.log1p(-alone))
     slack = price(plan, site.study).cost.slack
     assert 0.0 < any_of_them * SLACK_UNIT <= slack
     assert slack <= Fraction(site.study.cap.delta) / 1000 * SLACK_UNIT
     # The control: a threshold lower by a twentieth takes more than was charged.
     lower = fact.threshold * 19 // 20 - fact.steps
     more = math.fsum(probability for drawn, probability in draws if drawn > lower)
-    assert fact.max_keys * more * SLACK_UNIT > slack
+    assert most * more * SLACK_UNIT > slack
     site.ledger.close()
 
 
