@@ -13,6 +13,7 @@ from tests.docs.walk import Walk, difference, session
 ON_A_LAPTOP = ("README.md", "docs/simulation.md")
 IN_A_FEDERATION = ("docs/coordinator.md", "docs/site.md", "docs/analyst.md")
 # Each of these begins in an empty folder and stands on its own.
+ABOUT_QUESTIONS = ("docs/sql.md",)
 ABOUT_PRIVACY = ("docs/tutorial-privacy.md", "docs/why-not.md", "docs/wrong-sql.md", "docs/guarantees.md")
 
 
@@ -30,15 +31,15 @@ def test_the_pages_of_the_roles_can_be_followed_from_start_to_end(tmp_path: Path
         assert len(walk.running) == 3  # a coordinator and two sites
 
 
-@pytest.mark.parametrize("page", ABOUT_PRIVACY)
-def test_a_page_about_privacy_proves_its_numbers_by_running(page: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [*ABOUT_QUESTIONS, *ABOUT_PRIVACY])
+def test_a_page_on_its_own_proves_its_numbers_by_running(page: str, tmp_path: Path) -> None:
     with Walk(tmp_path) as walk:
         walk.follow(ROOT / page)
 
 
 def test_everything_that_could_be_run_is_on_a_page_that_is() -> None:
     runnable = {block.page for language in ("console", "python") for block in all_blocks(language)}
-    assert runnable <= {*ON_A_LAPTOP, *IN_A_FEDERATION, *ABOUT_PRIVACY}
+    assert runnable <= {*ON_A_LAPTOP, *IN_A_FEDERATION, *ABOUT_QUESTIONS, *ABOUT_PRIVACY}
 
 
 def test_a_page_that_lies_is_found(tmp_path: Path) -> None:
