@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
 import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,33 +165,57 @@ def test_a_parquet_file_is_prepared_whatever_the_type_of_its_keys(key_type: str,
 
 
 PROGRAM = """
-import sys
+import os, signal, sys
 from pathlib import Path
-from tests.prepared.prepared_tables import Kept, prepare, row, study
-print("ready", flush=True)
-while True:
-    for count in (300, 500):
-        prepare(Kept([row(n) for n in range(count)], batch_rows=100), study(), Path(sys.argv[1]))
+from tests.prepared.prepared_tables import TABLE, Kept, form, opened, prepare, row, study, totals
+from wardround.federation.query import Aggregate, Query, Statistic
+
+folder, agreed = Path(sys.argv[1]), study()
+asked = form(Query(TABLE, (Aggregate(Statistic.COUNT),)), agreed)
+
+
+def prepare_until(moment):
+    seen = 0
+
+    def count(event, _):
+        nonlocal seen
+        if event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod"):
+            seen += 1
+            if seen == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+    prepare(Kept([row(n) for n in range(5)]), agreed, folder)
+
+
+moment, killed = 0, True
+while killed:
+    moment += 1
+    prepare(Kept([row(n) for n in range(3)]), agreed, folder)
+    child = os.fork()
+    if child == 0:
+        prepare_until(moment)
+        os._exit(0)
+    killed = os.waitpid(child, 0)[1] == signal.SIGKILL
+    kept = opened(agreed, folder)
+    kept.verify()
+    print(totals(asked, kept)[0][0] // 64)
 """
 
 
-@pytest.mark.serial
 def test_killed_at_any_moment_it_leaves_the_old_snapshot_or_the_new_one(tmp_path: Path) -> None:
-    prepare(Kept([row(n) for n in range(300)]), study(), tmp_path)
-    draw, found = random.Random(1), []
-    for _ in range(5):
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
-        )
-        assert process.stdout is not None
-        with process.stdout as ready:
-            ready.readline()
-            time.sleep(draw.uniform(0.0, 0.2))
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-        kept = opened(study(), tmp_path)
-        kept.verify()
-        found.append(totals(COUNT, kept)[0][0] // 64)
-    assert set(found) <= {300, 500}
-    prepare(Kept([row(1)]), study(), tmp_path)
+    """Killed before each single thing it asks of the file system."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    found = [int(line) for line in done.stdout.split()]
+    old = found.count(3)
+    assert found == [3] * old + [5] * (len(found) - old)
+    assert old > 20
+    assert len(found) - old > 2, "once the new one is in place, what is left is tidying"
     assert len([path for path in (tmp_path / TABLE).iterdir() if path.is_dir()]) == 1
