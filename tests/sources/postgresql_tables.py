@@ -7,11 +7,19 @@ import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, Tables, TableSource, open_dataset
 from tests.sources.postgresql_cluster import cluster
 from tests.sources.reference_totals import Cell, Row
+from wardround.federation.query import Aggregate, Grouping, Query
+from wardround.federation.shape import Shape, shape
 from wardround.federation.study import Column, ColumnType, Study
+from wardround.federation.study_file import parse_study
+from wardround.privacy.law import Mechanism
+
+if TYPE_CHECKING:
+    from site_agent.sources.postgresql import PostgresqlTable
 
 KEY = hashlib.sha256(b"the site's own key").digest()
 TYPES = {
@@ -51,7 +59,7 @@ def new_table(rows: Sequence[Row], types: Mapping[str, str]) -> str:
     return name
 
 
-def dataset(name: str, *, rank: str | None = None, user: str = "reader") -> Dataset:
+def dataset(name: str, *, rank: str | None = None, user: str = "reader") -> Tables:
     source = TableSource(cluster().address(user), f'"{name}"', rank=rank)
     return open_dataset({"visits": source}, folder=Path("/"), key=KEY)
 
@@ -60,7 +68,7 @@ def fitting(value: Cell, column: Column) -> Cell:
     return value if type(value) is PYTHON[column.type] else None
 
 
-def postgresql_table(rows: Sequence[Row], study: Study, folder: Path) -> Dataset:
+def postgresql_table(rows: Sequence[Row], study: Study, folder: Path) -> Tables:
     """Columns of the study's own types."""
     del folder
     table = study.tables[0]
@@ -72,9 +80,40 @@ def postgresql_table(rows: Sequence[Row], study: Study, folder: Path) -> Dataset
     return dataset(new_table(typed, types))
 
 
-def postgresql_texts(rows: Sequence[Row], study: Study, folder: Path) -> Dataset:
+def postgresql_texts(rows: Sequence[Row], study: Study, folder: Path) -> Tables:
     """The same rows in columns of text."""
     del folder
     table = study.tables[0]
     names = (table.unit_key, *(column.name for column in table.columns))
     return dataset(new_table(rows, dict.fromkeys(names, "text")))
+
+
+AB = 'dx = { type = "category", values = ["A", "B"] }'
+BY_DX = (Grouping("dx"),)
+
+
+def study(columns: str, *, rows: int = 100, groups: int = 100) -> Study:
+    return parse_study(
+        'name = "trial"\n[budget]\nepsilon = 3.0\ndelta = 1e-6\n[tables.visits]\nunit_key = "patient_id"\n'
+        f"max_rows_per_unit = {rows}\nmax_groups_per_unit = {groups}\n[tables.visits.columns]\n{columns}"
+    )
+
+
+def ask(agreed_study: Study, *aggregates: Aggregate, by: tuple[Grouping, ...] = ()) -> Shape:
+    return shape(Query("visits", aggregates, None, by), agreed_study, Mechanism.DISCRETE_LAPLACE)
+
+
+def totals(source: Dataset, asked: Shape) -> list[list[int]]:
+    source.check(asked)
+    return [part.total.tolist() for part in source.bounded(asked)]
+
+
+def opened(name: str, user: str = "reader") -> PostgresqlTable:
+    """The table itself, for what only preparation and `site check` ask."""
+    # Imported here: a machine without the driver skips these tests.
+    from site_agent.sources.postgresql import PostgresqlTable
+
+    source = dataset(name, user=user).sources["visits"]
+    if not isinstance(source, PostgresqlTable):
+        raise TypeError(name)
+    return source

@@ -1,0 +1,138 @@
+"""PostgreSQL: which rows of a patient with too many count, by a choice and by the hospital's own rank."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from site_agent.dataset import Dataset
+from tests.sources.conformance.study_rows import UNIT_KEY, agreed, rows_of, strange
+from tests.sources.postgresql_cluster import absent, cluster
+from tests.sources.postgresql_tables import (
+    AB,
+    BY_DX,
+    ask,
+    dataset,
+    fitting,
+    new_table,
+    study,
+    totals,
+)
+from tests.sources.reference_totals import Row, reference_totals
+from wardround.federation.errors import SchemaRefused
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.shape import shape
+from wardround.federation.study import Study
+from wardround.privacy.law import Mechanism
+
+pytestmark = pytest.mark.skipif(bool(absent()), reason=absent() or "PostgreSQL is there")
+
+
+def keyed(rows: Sequence[Row], keys: dict[str, int]) -> list[Row]:
+    """The same rows under keys that are whole numbers."""
+    return [{**row, UNIT_KEY: keys.get(str(row[UNIT_KEY])) if row[UNIT_KEY] else None} for row in rows]
+
+
+def whole_keys(rows: Sequence[Row], agreed_study: Study) -> Dataset:
+    columns = {column.name: column for column in agreed_study.tables[0].columns}
+    types = {UNIT_KEY: "bigint", "dx": "text", "ward": "bigint", "cost": "numeric", "sbp": "double precision"}
+    typed = [
+        {UNIT_KEY: row[UNIT_KEY]} | {n: fitting(row[n], c) for n, c in columns.items() if n in types} for row in rows
+    ]
+    return dataset(new_table(typed, types))
+
+
+PLACES = {"a": 7, "b": 2**62, "c": -5, "target": 11, **{f"p{place}": place for place in range(40)}}
+
+
+@pytest.mark.parametrize("target", [0, 11, 2**50, 2**63 - 1, -1, -(2**63)])
+def test_a_patient_with_a_whole_number_stays_within_the_norms_whoever_else_is_there(target: int) -> None:
+    draw = random.Random(target)
+    agreed_study = agreed(rows=3, groups=2)
+    keys = {**PLACES, "target": target}
+    others = keyed([strange(draw, draw.choice(("a", "b", "c", None))) for _ in range(40)], keys)
+    mine = keyed([strange(draw, "target") for _ in range(30)], keys)
+    mixed = [*others, *mine]
+    draw.shuffle(mixed)
+    without, alone, along = (whole_keys(rows, agreed_study) for rows in (others, mine, mixed))
+    aggregates = (
+        Aggregate(Statistic.COUNT),
+        Aggregate(Statistic.COUNT, UNIT_KEY),
+        Aggregate(Statistic.SUM, "cost"),
+        Aggregate(Statistic.HISTOGRAM, "cost", bins=5),
+        Aggregate(Statistic.MEAN, "sbp"),
+    )
+    query = Query("visits", aggregates, None, (Grouping("dx"), Grouping("ward")))
+    asked = shape(query, agreed_study, Mechanism.DISCRETE_GAUSSIAN)
+    before, own, after = (source.bounded(asked) for source in (without, alone, along))
+    for less, only, more in zip(before, own, after, strict=True):
+        assert (more.total - less.total).tolist() == only.total.tolist()
+        assert abs(only.total).sum() <= only.l1_sensitivity
+        assert (only.total.astype(object) ** 2).sum() <= only.l2_sensitivity_squared
+    assert own[0].total.sum() == 3 * 64, "the cap keeps as many rows as it may"
+
+
+def test_where_nobody_has_too_many_rows_whole_keys_give_the_same_integers() -> None:
+    rows = rows_of(random.Random(9), patients=30, rows=150)
+    typed = keyed(rows, {f"p{place}": place for place in range(30)})
+    for by in (BY_DX, (Grouping("dx"), Grouping("ward"))):
+        query = Query("visits", (Aggregate(Statistic.COUNT), Aggregate(Statistic.SUM, "cost")), None, by)
+        asked = shape(query, agreed(), Mechanism.DISCRETE_GAUSSIAN)
+        assert totals(whole_keys(typed, agreed()), asked) == reference_totals(asked, typed)
+
+
+def test_every_row_of_a_crowded_patient_is_as_likely_to_count() -> None:
+    """A cap of one among four different rows, over a thousand patients: nobody's code is preferred."""
+    words = ["A", "B", "C", "D"]
+    rows: list[Row] = [{"patient_id": place, "dx": word} for place in range(1000) for word in words]
+    name = new_table(rows, {"patient_id": "int8", "dx": "text"})
+    agreed_study = study('dx = { type = "category", values = ["A", "B", "C", "D"] }', rows=1)
+    found = totals(dataset(name), ask(agreed_study, Aggregate(Statistic.COUNT), by=BY_DX))[0]
+    assert sum(found) == 1000
+    # 1000 draws of a quarter: six standard deviations are 82.
+    assert all(abs(number - 250) < 82 for number in found)
+
+
+def test_the_order_of_rows_decides_nothing() -> None:
+    rows: list[Row] = [{"patient_id": place % 7, "dx": "ABCD"[place % 4]} for place in range(200)]
+    agreed_study = study('dx = { type = "category", values = ["A", "B", "C", "D"] }', rows=5)
+    asked = ask(agreed_study, Aggregate(Statistic.COUNT), by=BY_DX)
+    types = {"patient_id": "int8", "dx": "text"}
+    found = [totals(dataset(new_table(order, types)), asked) for order in (rows, rows[::-1])]
+    assert found[0] == found[1]
+
+
+# --- The hospital's rank --------------------------------------------------------------------------------------
+
+
+def ranked(*, unique: str = "patient_id, place", kind: str = "int4") -> str:
+    rows: list[Row] = [
+        {"patient_id": place // 10, "dx": "AB"[place % 2], "place": place % 10 + 1} for place in range(50)
+    ]
+    rows += [{"patient_id": 1, "dx": "A", "place": place} for place in (0, -1, None, None)]
+    name = new_table(rows, {"patient_id": "int8", "dx": "text", "place": kind})
+    if unique:
+        cluster().run(f'CREATE UNIQUE INDEX ON "{name}" ({unique})')
+    return name
+
+
+def test_the_rank_decides_which_rows_count() -> None:
+    asked = ask(study(AB, rows=3), Aggregate(Statistic.COUNT), by=BY_DX)
+    assert totals(dataset(ranked(), rank="place"), asked) == [[10, 5]]
+
+
+@pytest.mark.parametrize("unique", ["", "place, patient_id, dx", "patient_id, place) WHERE (place > 2"])
+def test_a_rank_that_the_database_does_not_keep_different_is_refused(unique: str) -> None:
+    asked = ask(study(AB, rows=3), Aggregate(Statistic.COUNT), by=BY_DX)
+    with pytest.raises(SchemaRefused, match="no unique index on exactly 'patient_id' and 'place'"):
+        dataset(ranked(unique=unique), rank="place").check(asked)
+
+
+def test_a_rank_must_be_a_whole_number() -> None:
+    asked = ask(study(AB, rows=3), Aggregate(Statistic.COUNT), by=BY_DX)
+    with pytest.raises(SchemaRefused, match="no column of whole numbers"):
+        dataset(ranked(kind="numeric"), rank="place").check(asked)
+    with pytest.raises(SchemaRefused, match="no column of whole numbers"):
+        dataset(ranked(), rank="missing").check(asked)

@@ -1,0 +1,236 @@
+"""PostgreSQL: what a hospital's database may lose and forbid, and what the session may do."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.prepared.batches import BATCH_ROWS
+from tests.sources.conformance.study_rows import UNIT_KEY, agreed, rows_of
+from tests.sources.postgresql_cluster import Cluster, absent, begun, cluster
+from tests.sources.postgresql_tables import (
+    AB,
+    BY_DX,
+    KEY,
+    ask,
+    dataset,
+    new_table,
+    opened,
+    postgresql_table,
+    study,
+    totals,
+)
+from tests.sources.reference_totals import Row
+from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceFailed
+from wardround.federation.query import Aggregate, Statistic
+from wardround.federation.shape import Shape
+
+psycopg = pytest.importorskip("psycopg")
+from site_agent.sources.postgresql import PostgresqlTable, open_postgresql  # noqa: E402
+from site_agent.sources.postgresql_connection import reading  # noqa: E402
+
+pytestmark = pytest.mark.skipif(bool(absent()), reason=absent() or "PostgreSQL is there")
+COUNT = ask(study(AB), Aggregate(Statistic.COUNT), by=BY_DX)
+SECRET = "E11-of-Jane"
+
+
+def small() -> str:
+    return new_table([{"patient_id": SECRET, "dx": "A"}], {"patient_id": "text", "dx": "text"})
+
+
+def refusal(source: Dataset, asked: Shape = COUNT) -> str:
+    with pytest.raises(SchemaRefused) as refused:
+        source.check(asked)
+    with pytest.raises(SourceFailed) as failed:
+        source.bounded(asked)
+    assert str(failed.value) == SourceFailed.sentence
+    assert failed.value.__context__ is None
+    assert failed.value.__cause__ is None
+    return str(refused.value)
+
+
+def test_a_missing_table_is_named() -> None:
+    assert refusal(dataset("absent")) == "The table 'visits' does not exist at this site."
+
+
+def test_a_missing_column_is_named() -> None:
+    name = new_table([], {"patient_id": "text"})
+    assert refusal(dataset(name)) == "The table 'visits' has no column 'dx' at this site."
+
+
+@pytest.mark.parametrize("kind", ["boolean", "date", "jsonb", "text[]", "int4range", "bytea"])
+def test_a_column_of_another_type_is_named(kind: str) -> None:
+    name = new_table([], {"patient_id": "text", "dx": kind})
+    assert "it is no category column" in refusal(dataset(name))
+
+
+def test_a_nested_key_is_refused() -> None:
+    name = new_table([], {"patient_id": "int4[]", "dx": "text"})
+    assert "has a nested type" in refusal(dataset(name))
+
+
+def test_a_table_without_permission_is_named() -> None:
+    cluster().run("DROP ROLE IF EXISTS nobody_special", "CREATE ROLE nobody_special LOGIN")
+    assert refusal(dataset(small(), user="nobody_special")) == "The table 'visits' cannot be read by the site's role."
+
+
+def test_a_database_that_is_not_there_is_said_before_the_charge() -> None:
+    source = TableSource("postgresql://reader@/postgres?host=/nonexistent")
+    assert "cannot be reached" in refusal(open_dataset({"visits": source}, folder=Path("/"), key=KEY))
+    other = TableSource(cluster().address(database="elsewhere"))
+    assert "cannot be reached" in refusal(open_dataset({"visits": other}, folder=Path("/"), key=KEY))
+
+
+def test_a_database_in_another_encoding_is_refused() -> None:
+    cluster().run("DROP DATABASE IF EXISTS old")
+    cluster().run("CREATE DATABASE old TEMPLATE template0 ENCODING SQL_ASCII LOCALE 'C'")
+    source = TableSource(cluster().address(database="old"))
+    assert "UTF-8" in refusal(open_dataset({"visits": source}, folder=Path("/"), key=KEY))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://reader:hunter2@db/ehr",
+        "postgresql://reader@db/ehr?password=hunter2",
+        "postgresql://reader@db/ehr?options=-crole%3Dhunter2",
+        "postgresql://[hunter2",
+    ],
+)
+def test_an_address_with_a_password_or_without_sense_is_refused_and_not_repeated(address: str) -> None:
+    with pytest.raises(ConfigurationMistaken) as refused:
+        open_dataset({"visits": TableSource(address)}, folder=Path("/"), key=KEY)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_time_runs_out_without_a_word() -> None:
+    cluster().run(
+        "CREATE OR REPLACE VIEW slow AS SELECT i::text AS patient_id, 'A'::text AS dx "
+        "FROM generate_series(1, 100000000) AS i"
+    )
+    source = TableSource(cluster().address(), "slow", timeout_seconds=1.0)
+    opened_source = open_dataset({"visits": source}, folder=Path("/"), key=KEY)
+    opened_source.check(COUNT)
+    began = time.monotonic()
+    with pytest.raises(SourceFailed) as failed:
+        opened_source.bounded(COUNT)
+    assert failed.value.__context__ is None
+    assert time.monotonic() - began < 20
+
+
+def test_an_error_of_the_hospitals_own_view_says_nothing() -> None:
+    cluster().run(
+        f'CREATE OR REPLACE VIEW torn AS SELECT patient_id, (1 / (length(dx) - 1))::text AS dx FROM "{small()}"'
+    )
+    torn = open_dataset({"visits": TableSource(cluster().address(), "torn")}, folder=Path("/"), key=KEY)
+    torn.check(COUNT)
+    with pytest.raises(SourceFailed) as failed:
+        torn.bounded(COUNT)
+    assert str(failed.value) == SourceFailed.sentence
+    assert failed.value.__context__ is None
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    found = begun(shared_buffers="16MB")
+    yield found
+    found.remove()
+
+
+def test_a_restarted_database_is_asked_again(own_cluster: Cluster) -> None:
+    own_cluster.fill("visits", {"patient_id": "text", "dx": "text"}, [("a", "A")])
+    source = open_dataset({"visits": TableSource(own_cluster.address())}, folder=Path("/"), key=KEY)
+    assert totals(source, COUNT) == [[1, 0]]
+    own_cluster.stop()
+    assert "cannot be reached" in refusal(source)
+    own_cluster.start()
+    assert totals(source, COUNT) == [[1, 0]]
+
+
+def test_a_connection_lost_between_two_batches_is_a_failure(own_cluster: Cluster) -> None:
+    own_cluster.run(
+        "CREATE TABLE visits AS SELECT i::text AS patient_id, 'A'::text AS dx FROM generate_series(1, 300000) AS i"
+    )
+    found = open_postgresql("visits", TableSource(own_cluster.address()), key=KEY).batches(COUNT.table)
+    assert len(next(found).units) == BATCH_ROWS
+    own_cluster.stop()
+    with pytest.raises(SourceFailed) as failed:
+        next(found)
+    assert failed.value.__context__ is None
+
+
+# --- What the session may do ------------------------------------------------------------------------------------
+
+
+def test_the_session_can_read_and_nothing_else() -> None:
+    with reading(cluster().address("postgres"), timeout_seconds=5) as connection:
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            connection.execute("CREATE TABLE written (x int)")
+        connection.rollback()
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            connection.execute("CREATE TABLE written (x int)")
+        connection.rollback()
+        shown = connection.execute("SELECT application_name FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+        assert shown.fetchone() == ("wardround",)
+
+
+def test_a_function_put_in_the_way_is_not_called() -> None:
+    """Somebody who may create functions in a schema that is searched could read, or lie, with our role."""
+    name = new_table([{"patient_id": 1, "dx": "A"}], {"patient_id": "int8", "dx": "text"})
+    cluster().run(
+        "CREATE OR REPLACE FUNCTION public.least(bigint, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 9::bigint'",
+        "CREATE OR REPLACE FUNCTION public.hashint8extended(bigint, bigint) RETURNS bigint LANGUAGE plpgsql "
+        "AS 'BEGIN RAISE EXCEPTION ''called''; END'",
+        "ALTER ROLE reader SET search_path = public, pg_catalog",
+    )
+    try:
+        assert totals(dataset(name), ask(study(AB, rows=1), Aggregate(Statistic.COUNT), by=BY_DX)) == [[1, 0]]
+    finally:
+        cluster().run("ALTER ROLE reader RESET search_path", "DROP FUNCTION public.hashint8extended(bigint, bigint)")
+
+
+def test_a_role_that_could_write_is_told_of() -> None:
+    name = small()
+    assert opened(name).remarks(COUNT) == ()
+    assert opened(name, user="postgres").remarks(COUNT) == (
+        "the database role could also write; give the site one that can only read",
+    )
+    cluster().run(
+        "DROP ROLE IF EXISTS scribe", "CREATE ROLE scribe LOGIN", f'GRANT SELECT, INSERT ON "{name}" TO scribe'
+    )
+    assert opened(name, user="scribe").remarks(COUNT) != ()
+    cluster().run(f'REVOKE ALL ON "{name}" FROM scribe')
+
+
+def test_a_hospitals_own_select_is_answered() -> None:
+    name = small()
+    select = f"SELECT patient_id, CASE WHEN dx = 'A' THEN 'B' END AS dx FROM \"{name}\""
+    source = open_dataset({"visits": TableSource(cluster().address(), select)}, folder=Path("/"), key=KEY)
+    assert totals(source, COUNT) == [[0, 1]]
+
+
+def test_words_that_look_like_sql_are_words() -> None:
+    words = ["it's", "back\\slash", "a\nb", "%s", "$1", "x'); DROP TABLE visits; --", "\ufdd0", "é", "e\u0301"]
+    rows: list[Row] = [{"patient_id": str(place), "dx": word} for place, word in enumerate(words)]
+    name = new_table(rows, {"patient_id": "text", "dx": "text"})
+    listed = json.dumps(words)[1:-1]
+    agreed_study = study(f'dx = {{ type = "category", values = [{listed}] }}')
+    assert [column.values for column in agreed_study.tables[0].columns] == [tuple(words)]
+    asked = ask(agreed_study, Aggregate(Statistic.COUNT), by=BY_DX)
+    assert totals(dataset(name), asked) == [[1] * len(words)]
+
+
+def test_rows_are_handed_out_once_with_their_types() -> None:
+    rows = rows_of(random.Random(1), patients=5, rows=30)
+    source = postgresql_table(rows, agreed(), Path("/")).sources["visits"]
+    if not isinstance(source, PostgresqlTable):
+        raise TypeError(source)
+    (batch,) = source.batches(agreed().tables[0])
+    assert sorted(batch.units) == sorted(str(row[UNIT_KEY]) for row in rows if row[UNIT_KEY])
+    assert set(batch.columns) == {column.name for column in agreed().tables[0].columns}
