@@ -65,6 +65,7 @@ def test_days_come_back(days: list[int]) -> None:
         (NUMBER, ([80.0, 131.2, 200.0], [np.nan]), "<u2"),
         (NUMBER, ([1.0, 2.0], [0.5]), "|u1"),
         (NUMBER, ([1 / 3],), "<f8"),
+        (NUMBER, ([0.1, 0.1 + 0.2],), "<f8"),
         (NUMBER, ([0.1], [1e308]), "<f8"),
         (NUMBER, ([0.0], [2.0**31 - 1]), "<u4"),
         (INTEGER, ([0, 253, NO_INTEGER],), "|u1"),

@@ -59,6 +59,15 @@ def test_the_cap_comes_after_the_filter(tmp_path: Path) -> None:
     assert totals(asked, kept) == [[0, 3 * 64, 0, 0]]
 
 
+def test_a_patient_counts_in_no_more_groups_than_the_study_allows(tmp_path: Path) -> None:
+    rows = [row(unit, dx=dx, sbp=100.0) for unit in range(50) for dx in ("E11", "I10", "it's", "ü") for _ in range(3)]
+    kept = snapshot(rows, study(groups=2), tmp_path)
+    aggregates = (Aggregate(Statistic.COUNT, "patient_id"), Aggregate(Statistic.HISTOGRAM, "sbp", bins=2))
+    patients, codes = totals(form(Query("visits", aggregates, None, (Grouping("dx"),)), study(groups=2)), kept)
+    assert sum(patients) == sum(codes) == 50 * 2 * 64
+    assert min(patients) > 0, "not the same two groups of every patient"
+
+
 def test_rows_without_a_unit_key_are_dropped(tmp_path: Path) -> None:
     rows = [row(None, dx="E11"), row("a", dx="E11"), row(None, dx="E11")]
     kept = snapshot(rows, study(), tmp_path)
