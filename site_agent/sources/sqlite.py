@@ -70,10 +70,11 @@ class SqliteTable:
     def fingerprint(self, table: Table) -> Fingerprint:
         """The file, what stands beside it, and the counter that every change of it raises."""
         try:
-            beside = [self.path + ending for ending in _BESIDE if Path(self.path + ending).exists()]
+            beside = [self.path + ending for ending in _BESIDE if _holds_something(Path(self.path + ending))]
             with Path(self.path).open("rb") as file:
                 counter = file.read(_HEADER_BYTES)[_COUNTER].hex()
-            state = stat_text([self.path, *beside])
+            # Reading may make an empty log, and gives it to the database's owner, which its inode notes as a change.
+            state = stat_text([self.path]) + stat_text(beside, inode_times=False)
         except OSError:
             state = counter = ""
         if not state:
@@ -150,6 +151,10 @@ class SqliteTable:
 
     def _refused(self, table: Table, fault: str) -> SchemaRefused:
         return SchemaRefused(f"The file of the table {table.name!r} {fault}.", private=f"source {self.path}")
+
+
+def _holds_something(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def _fault(code: int) -> str:

@@ -49,4 +49,5 @@ def prepared(tables: Dataset, study: Study, folder: Path, *, key: bytes = KEY) -
             now_seconds=0.0,
             report=lambda _: None,
         )
-    return PreparedFirst(Tables(sources), folder / "prepared", study, key)
+    hours = dict.fromkeys(sources, 1.0)
+    return PreparedFirst(Tables(sources), folder / "prepared", study, key, hours, now_seconds=lambda: 60.0)
