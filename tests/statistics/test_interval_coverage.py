@@ -21,7 +21,8 @@ SHRUNK = 0.8
 
 
 def pressures(size: int, seed: int = 4) -> np.ndarray:
-    return np.round(np.clip(np.random.default_rng(seed).normal(130, 18, size), 80, 200), 1)
+    """Far from the middle of the bounds, where every slope matters."""
+    return np.round(np.clip(np.random.default_rng(seed).normal(112, 12, size), 80, 200), 1)
 
 
 def repeated(
