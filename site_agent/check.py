@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from protos.channels import proxy_uri
 from site_agent.configuration import SiteConfiguration
+from site_agent.dataset import TableSource, kind_of
 from site_agent.folder import SiteFolder, open_folder
 from site_agent.ledger import SiteLedger
 from site_agent.link import GrpcLink
@@ -170,9 +171,20 @@ def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study) 
         try:
             dataset.check(shape(_whole_table(table), study, Mechanism.DISCRETE_GAUSSIAN))
             yield Finding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
+            yield from _role(configuration.tables[table.name], table)
         except FederationError as error:
             yield Finding(subject, ok=False, text=error.message)
         yield from _prepared(folder, dataset, table)
+
+
+def _role(source: TableSource, table: Table) -> Iterator[Finding]:
+    """A role that could write is more than a site needs; only PostgreSQL has roles."""
+    if kind_of(source.source) == "postgresql":
+        from site_agent.sources.postgresql import can_write  # noqa: PLC0415
+
+        if can_write(table, source):
+            text = "could also write to it; give the site a role that can only read"
+            yield Finding(f"role {table.name}", ok=False, text=text)
 
 
 def _prepared(folder: SiteFolder, dataset: PreparedFirst, table: Table) -> Iterator[Finding]:

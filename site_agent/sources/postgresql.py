@@ -7,6 +7,7 @@ ours: libpq finds it where the hospital keeps it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ from site_agent.sources.postgresql_dialect import (
     literal,
     places_needed,
 )
-from site_agent.sources.postgresql_schema import Layout, check_rank, described, remarks
+from site_agent.sources.postgresql_schema import Layout, check_rank, described, role_can_write
 from site_agent.sources.postgresql_tallies import RANK, PostgresqlTallies
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
@@ -56,6 +57,16 @@ def open_postgresql(table: str, source: TableSource, *, key: bytes) -> Postgresq
     """The study's `table` in the database at an address without a password."""
     check_address(table, source.source)
     return PostgresqlTable(source.source, source.relation or table, source.rank, source.timeout_seconds, key)
+
+
+def can_write(table: Table, source: TableSource) -> bool:
+    """Whether the role that a source names could do more than read; False where it cannot be asked."""
+    with (
+        contextlib.suppress(psycopg.Error),
+        reading(source.source, timeout_seconds=source.timeout_seconds) as connection,
+    ):
+        return role_can_write(connection, table, source.relation or table.name)
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +90,6 @@ class PostgresqlTable:
     def keys(self, form: Shape) -> dict[str, int]:
         """Bound inside the database; see `Dataset.keys`."""
         return self._answered(form, lambda tallies: tallies.open_keys(form))
-
-    def remarks(self, form: Shape) -> tuple[str, ...]:
-        """What the hospital should know: that the role could write."""
-        return remarks(self.address, form.table, self.relation, timeout_seconds=self.timeout_seconds)
 
     def fingerprint(self, table: Table) -> Fingerprint:
         """Where the rows are; PostgreSQL does not say whether they changed."""

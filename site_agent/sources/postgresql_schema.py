@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from site_agent.relations import relation_query
 from site_agent.sources.postgresql_columns import Stored, StoredType
-from site_agent.sources.postgresql_connection import OLDEST, Connection, lines, reading
+from site_agent.sources.postgresql_connection import OLDEST, Connection, lines
 from site_agent.statements.trees import identifier
 from wardround.federation.errors import SchemaRefused
 from wardround.federation.study import Table
@@ -107,17 +107,10 @@ def check_rank(connection: Connection, layout: Layout, table: Table, rank: str) 
         raise SchemaRefused(message)
 
 
-def remarks(source: str, table: Table, relation: str, *, timeout_seconds: float) -> tuple[str, ...]:
-    """What the hospital should know although questions can be answered."""
-    query = qualified(table, relation)
-    try:
-        with reading(source, timeout_seconds=timeout_seconds) as connection:
-            writes = lines(connection, _WRITES, (_plain_name(query),))
-    except psycopg.Error:
-        return ()
-    if writes and writes[0][0]:
-        return ("the database role could also write; give the site one that can only read",)
-    return ()
+def role_can_write(connection: Connection, table: Table, relation: str) -> bool:
+    """Whether the session's role could change the relation, or anything at all."""
+    name = _plain_name(qualified(table, relation))
+    return any(bool(line[0]) for line in lines(connection, _WRITES, (name,)))
 
 
 def _plain_name(query: exp.Query) -> str | None:

@@ -44,7 +44,7 @@ def whole_keys(rows: Sequence[Row], agreed_study: Study) -> Dataset:
     return dataset(new_table(typed, types))
 
 
-PLACES = {"a": 7, "b": 2**62, "c": -5, "target": 11, **{f"p{place}": place for place in range(40)}}
+PLACES = {"a": 10, "b": 2**62, "c": -5, "target": 11, **{f"p{place}": place for place in range(40)}}
 
 
 @pytest.mark.parametrize("target", [0, 11, 2**50, 2**63 - 1, -1, -(2**63)])
