@@ -101,7 +101,11 @@ class Pipeline:
             return True
         plan = signed.task.plan
         cost = epsilon_charged(price(plan, self.study).cost, delta=self.policy.cap.delta)
-        summary = f"{query_text(plan.query)}  [ε = {cost:.3g}, {plan.mechanism.value}]"
+        leaving = ""
+        if plan.threshold:
+            least = plan.threshold * shape_of(plan, self.study).parts[0].grid
+            leaving = f", texts whose noised count passes {float(least):.4g} leave the hospital"
+        summary = f"{query_text(plan.query)}  [ε = {cost:.3g}, {plan.mechanism.value}{leaving}]"
         return self.ledger.hold(signed, summary=summary) is RequestState.APPROVED
 
     def _refuse(self, plan: Plan, refusal: Refused | Mistaken) -> Submission:

@@ -168,6 +168,22 @@ def test_each_site_has_one_vote_and_ties_follow_the_study_s_order(tmp_path: Path
     made.close()
 
 
+def test_where_events_are_protected_only_agreeing_sites_have_a_regret() -> None:
+    terms = study(unit='"event"')
+    plan = planned(CHOICE, terms, VOTES, sites=2)
+    form = shape_of(plan, terms)
+
+    def terms_of(*places: int) -> list[str]:
+        releases = [
+            Release(plan.plan_id, site, "2026-01-01", one_vote(place, among=3))
+            for site, place in zip("ab", places, strict=True)
+        ]
+        return [e.term for e in combine_releases(plan, form, releases, setting=NoiseSetting(), patients={})]
+
+    assert terms_of(1, 1) == ["b", "gap", "regret"]
+    assert terms_of(1, 2) == ["b", "gap"]
+
+
 def test_the_regret_of_agreeing_sites_is_as_often_within_its_bound_as_it_says() -> None:
     terms, chance = study(), SecureChance()
     plan = planned(CHOICE, terms, VOTES, sites=2)

@@ -13,6 +13,8 @@ import pytest
 from scipy import stats
 
 from coordinator.planning import plans_for
+from site_agent.configuration import parse_site
+from site_agent.policy import Approval
 from tests.roles.lone_site import NAME, STUDY, LoneSite, Rows
 from wardround.federation.answer import AskRequest
 from wardround.federation.ledger.verify import verify
@@ -20,7 +22,7 @@ from wardround.federation.plan import Plan, price, selection, shape_of
 from wardround.federation.query import MAX_KEYS, Aggregate, Grouping, Query, Statistic
 from wardround.federation.release import Release, decode_release
 from wardround.federation.shape import Shape
-from wardround.federation.task import Declined, Failed, Released
+from wardround.federation.task import Declined, Failed, Pending, Released
 from wardround.privacy.bounded import Bounded
 from wardround.privacy.chance import SecureChance
 from wardround.privacy.exact_loss import choice_law, pmf
@@ -164,6 +166,31 @@ def test_the_charge_for_keys_is_durable_before_a_row_is_read_and_stays_when_read
     assert spent == [price(plan, site.study).cost] * 2
     assert site.spent == spent[0]
     assert verify(tmp_path).valid
+    site.ledger.close()
+
+
+class Dying(ZeroNoise):
+    """Chance that dies once, as a process does: after the rows were read, before anything was kept."""
+
+    def __init__(self) -> None:
+        self.deaths = 0
+
+    def select(self, keys: KeyCounts, fact: SelectionFact) -> dict[str, int]:
+        self.deaths += 1
+        if self.deaths == 1:
+            raise KeyboardInterrupt
+        return super().select(keys, fact)
+
+
+def test_dying_while_keys_are_selected_loses_a_release_and_leaks_none(tmp_path: Path) -> None:
+    site = LoneSite(tmp_path, study=WORDS, noise=Dying(), rows=Rows(held={"a": 500, "lone": 1}))
+    plan = plan_of(site, KEYS, GAUSSIAN)
+    with pytest.raises(KeyboardInterrupt):
+        site.pipeline.run(site.task(plan))
+    assert site.ledger.undelivered() == []
+    assert site.spent == price(plan, site.study).cost
+    assert released(site, plan).keys == ("a",)
+    assert site.spent == price(plan, site.study).cost
     site.ledger.close()
 
 
@@ -312,4 +339,32 @@ def test_a_policy_that_does_not_name_keys_refuses_them(tmp_path: Path) -> None:
     assert isinstance(site.pipeline.run(site.task(plan_of(site, KEYS, GAUSSIAN))), Declined)
     assert not site.read
     released(site, plan_of(site, CHOICE, VOTES))
+    site.ledger.close()
+
+
+def test_a_policy_without_a_list_allows_everything_but_keys(site: LoneSite) -> None:
+    text = """
+    [site]
+    name = "north"
+    patients = 1000
+    [tables.visits]
+    source = "visits.csv"
+    [policy]
+    epsilon = 1.0
+    delta = 1e-6
+    """
+    assert set(parse_site(text, site.study).policy.statistics) == set(Statistic) - {Statistic.KEYS}
+    named = parse_site(text + 'statistics = ["count", "keys"]', site.study)
+    assert named.policy.statistics == (Statistic.COUNT, Statistic.KEYS)
+
+
+def test_a_steward_is_told_that_texts_would_leave(tmp_path: Path) -> None:
+    site = lone(tmp_path, approval=Approval.MANUAL, rows=Rows(held={"a": 500}))
+    plan = plan_of(site, KEYS, LAPLACE)
+    assert site.pipeline.run(site.task(plan)) == Pending(plan.plan_id)
+    (request,) = site.ledger.requests()
+    assert f"texts whose noised count passes {plan.threshold} leave the hospital" in request.summary
+    assert not site.read
+    site.ledger.decide(plan.plan_id, approve=True)
+    assert released(site, plan).keys == ("a",)
     site.ledger.close()
