@@ -138,7 +138,9 @@ def _boolean(
 ) -> exp.Expression:
     decided = exp.Case()
     for words, outcome in ((true, 1), (false, 0)):
-        decided = decided.when(exp.In(this=value.copy(), expressions=list(words)), literal(outcome))
+        decided = decided.when(
+            exp.In(this=value.copy(), expressions=[word.copy() for word in words]), literal(outcome), copy=False
+        )
     return decided
 
 
@@ -150,5 +152,5 @@ def _by_kind(value: exp.Expression, **kinds: exp.Expression) -> exp.Expression:
     """What to make of each of SQLite's own kinds; NULL of those that are not named."""
     decided = exp.Case(this=_kind(value))
     for kind, found in kinds.items():
-        decided = decided.when(text(kind), found)
+        decided = decided.when(text(kind), found, copy=False)
     return decided
