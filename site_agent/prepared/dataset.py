@@ -86,7 +86,8 @@ class PreparedFirst:
             pass
         except Unusable as unusable:
             log.warning("the snapshot of %s is not used: %s", form.table.name, unusable)
-        except MemoryError:
+        except (MemoryError, IndexError, ValueError):
+            # Codes that no table has: as impossible as a digest that is wrong and fits.
             failed = True
         except Disordered:
             # From now on the source itself is read; this time rows were read already, and the charge stands.

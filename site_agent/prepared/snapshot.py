@@ -31,6 +31,7 @@ class Snapshot:
     manifest: Manifest
     table: Table
     _verified: dict[str, tuple[_State, memoryview]] = field(default_factory=dict, repr=False)
+    _texts: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     def patients(self) -> NDArray[np.int32]:
         """The patient's code of every row; `scanning` verifies that codes never fall."""
@@ -43,13 +44,15 @@ class Snapshot:
             Unusable: it is damaged.
         """
         kept = self._kept(name)
-        texts: list[str] = []
+        texts: tuple[str, ...] = ()
         if kept.texts is not None:
-            texts = json.loads(bytes(self._bytes(kept.texts)))
+            raw = self._bytes(kept.texts)
+            texts = self._texts.get(kept.texts.digest) or tuple(json.loads(bytes(raw)))
+            self._texts[kept.texts.digest] = texts
         codes = np.frombuffer(self._bytes(kept.codes), dtype=kept.layout.dtype)
         if codes.size != self.manifest.rows:
             raise Unusable("it is damaged")
-        return KeptColumn(self.table.column(name), kept.layout, codes, tuple(texts), kept.gaps)
+        return KeptColumn(self.table.column(name), kept.layout, codes, texts, kept.gaps)
 
     def verify(self) -> None:
         """Look at every file.
