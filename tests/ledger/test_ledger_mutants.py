@@ -119,9 +119,7 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
         (OUTBOX, "if not extent(release)", "if False and not extent(release)"),
         (TABLES, "plan_id  TEXT PRIMARY KEY REFERENCES charges (plan_id)", "plan_id  TEXT PRIMARY KEY"),
     ],
-    "a release may be longer than paid for": [
-        (OUTBOX, "if not extent(release)", "if False and not extent(release)")
-    ],
+    "a release may be longer than paid for": [(OUTBOX, "if not extent(release)", "if False and not extent(release)")],
     "a repeat pays again": [(LEDGER, "        if paid is not None:\n", "        if False:\n")],
     "a repeat stores again": [
         (LEDGER, "if not isinstance(outbox.find(connection, release.plan_id), Released):", "if True:"),
