@@ -28,7 +28,15 @@ COUNT = Aggregate(Statistic.COUNT)
 ASKED = form(
     Query(
         "visits",
-        (COUNT, Aggregate(Statistic.SUM, "age"), Aggregate(Statistic.MEAN, "sbp")),
+        (
+            COUNT,
+            Aggregate(Statistic.SUM, "age"),
+            Aggregate(Statistic.MEAN, "sbp"),
+            Aggregate(Statistic.STD, "gain"),
+            Aggregate(Statistic.HISTOGRAM, "sbp", bins=5),
+            Aggregate(Statistic.REGRESSION, "sbp", others=("age", "gain", "cost", "sex")),
+            Aggregate(Statistic.SURVIVAL, "age", others=("sex",)),
+        ),
         And((Comparison("age", Operator.GREATER, 1), Comparison("seen", Operator.LESS, "2030-01-01"))),
         (Grouping("dx"),),
     ),
