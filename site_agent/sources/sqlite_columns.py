@@ -75,8 +75,7 @@ def _typed(value: exp.Expression, column: Column) -> exp.Expression:
 
 
 def _integer(value: exp.Expression) -> exp.Expression:
-    # What SQLite makes of the text of a number: a whole number where it is one and has a place in 64 bits.
-    parsed = exp.Cast(this=value.copy(), to=_NUMERIC.copy())
+    parsed = _numeric(value)
     kept = exp.EQ(this=_kind(parsed), expression=text("integer"))
     whole = exp.Case().when(kept, parsed.copy()).when(_is_whole(parsed), cast(parsed, "BIGINT"))
     return _by_kind(
@@ -97,16 +96,21 @@ def _day(value: exp.Expression) -> exp.Expression:
     conditions: list[exp.Expression] = [
         exp.Glob(this=ten, expression=text(_DAY)),
         exp.GT(this=ten.copy(), expression=text("0001")),
-        # The thirtieth of February would be a day in March.
-        exp.EQ(this=call("DATE", ten.copy()), expression=ten.copy()),
+        # The thirtieth of February becomes a day in March once a day is worked out from it.
+        exp.EQ(this=call("DATE", ten.copy(), text("+0 days")), expression=ten.copy()),
         paren(exp.Or(this=alone, expression=_both(timed, readable))),
     ]
     return exp.Case().when(joined(exp.And, conditions), ten.copy())
 
 
 def _is_number(value: exp.Expression) -> exp.Expression:
-    """Beside a double SQLite reads a text as a number if all of it is one, and leaves it a text otherwise."""
-    return exp.EQ(this=value.copy(), expression=cast(value, "DOUBLE"))
+    """Beside a number SQLite reads a text as one if all of it is, and leaves it a text otherwise."""
+    return exp.EQ(this=value.copy(), expression=_numeric(value))
+
+
+def _numeric(value: exp.Expression) -> exp.Expression:
+    """What SQLite makes of a text: a whole number where it is one and has a place in 64 bits, else a double."""
+    return exp.Cast(this=value.copy(), to=_NUMERIC.copy())
 
 
 def _is_finite(value: exp.Expression) -> exp.Expression:
