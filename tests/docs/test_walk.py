@@ -14,6 +14,7 @@ ON_A_LAPTOP = ("README.md", "docs/simulation.md")
 IN_A_FEDERATION = ("docs/coordinator.md", "docs/site.md", "docs/analyst.md")
 # Each of these begins in an empty folder and stands on its own.
 ABOUT_QUESTIONS = ("docs/sql.md",)
+ABOUT_STATISTICS = ("docs/statistics.md",)
 ABOUT_PRIVACY = ("docs/tutorial-privacy.md", "docs/why-not.md", "docs/wrong-sql.md", "docs/guarantees.md")
 
 
@@ -37,9 +38,15 @@ def test_a_page_on_its_own_proves_its_numbers_by_running(page: str, tmp_path: Pa
         walk.follow(ROOT / page)
 
 
+@pytest.mark.parametrize("page", ABOUT_STATISTICS)
+def test_a_page_about_statistics_shows_what_they_answer(page: str, tmp_path: Path) -> None:
+    with Walk(tmp_path) as walk:
+        walk.follow(ROOT / page)
+
+
 def test_everything_that_could_be_run_is_on_a_page_that_is() -> None:
     runnable = {block.page for language in ("console", "python") for block in all_blocks(language)}
-    assert runnable <= {*ON_A_LAPTOP, *IN_A_FEDERATION, *ABOUT_QUESTIONS, *ABOUT_PRIVACY}
+    assert runnable <= {*ON_A_LAPTOP, *IN_A_FEDERATION, *ABOUT_QUESTIONS, *ABOUT_PRIVACY, *ABOUT_STATISTICS}
 
 
 def test_a_page_that_lies_is_found(tmp_path: Path) -> None:
