@@ -139,7 +139,7 @@ class Partitions:
 
     def _spread(self, rows: NDArray[np.void]) -> None:
         partition = partition_of(np.ascontiguousarray(rows[UNIT]))
-        rows = rows[np.argsort(partition, kind="stable")]
+        rows = rows.take(np.argsort(partition, kind="stable"))
         ends = np.cumsum(np.bincount(partition, minlength=PARTITIONS))
         start = 0
         for place, end in enumerate(ends.tolist()):

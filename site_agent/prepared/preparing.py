@@ -123,7 +123,7 @@ class _Written:
                 self._patients = int(codes[-1]) + 1
                 patient.append(codes.astype(_PATIENT_TYPE))
                 for place, column in enumerate(table.columns):
-                    kept = encoded(found[field_name(place)][places], column, self._layouts[column.name])
+                    kept = encoded(found[field_name(place)].take(places), column, self._layouts[column.name])
                     gaps[place] = gaps[place] or _has_gaps(kept, column, self._layouts[column.name])
                     growing[place].append(kept)
                 if number % _REPORT_EVERY == _REPORT_EVERY - 1:
