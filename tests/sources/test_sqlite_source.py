@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import math
 import random
 import sqlite3
@@ -16,7 +15,6 @@ import pytest
 from sqlglot import exp
 
 from site_agent.dataset import TableSource
-from site_agent.prepared.batches import Days, Integers, Numbers
 from site_agent.sources.sqlite import SqliteTable, open_sqlite
 from site_agent.sources.sqlite_connection import reading
 from site_agent.sources.sqlite_dialect import SqliteDialect, literal, read_total, written
@@ -329,37 +327,3 @@ def test_a_table_may_be_called_like_anything_in_the_statement(tmp_path: Path, na
     asked = form(Query("visits", (COUNT,), None, (Grouping("dx"),)), study(rows=2), Mechanism.DISCRETE_LAPLACE)
     written_name = '"' + name.replace('"', '""') + '"'
     assert totals(table(path, relation=written_name), asked) == [[8, 0, 0, 0]]
-
-
-# --- Preparation ------------------------------------------------------------------------------------------
-
-
-def test_batches_hold_every_row_typed(visits: Path) -> None:
-    agreed = study(columns='age = { type = "integer" }\nseen = { type = "date" }\n').tables[0]
-    (batch,) = table(visits).batches(agreed)
-    ages, days = batch.columns["age"], batch.columns["seen"]
-    assert isinstance(ages, Integers)
-    assert isinstance(days, Days)
-    assert ages.values.tolist() == [place % 90 for place in range(500)]
-    assert set(days.values.tolist()) == {datetime.date(2024, 3, 1).toordinal() - datetime.date(1970, 1, 1).toordinal()}
-    assert batch.units.tolist()[:2] == [b"tp0", b"tp1"]
-
-
-def test_keys_of_a_batch_are_whole_numbers_where_all_are(tmp_path: Path) -> None:
-    path = write_sqlite(
-        tmp_path / "t.db", [{"patient_id": "7", "x": 1.5}, {"patient_id": 8, "x": "?"}], ("patient_id", "x")
-    )
-    (batch,) = table(path).batches(study(columns='x = { type = "number" }\n').tables[0])
-    values = batch.columns["x"]
-    assert isinstance(values, Numbers)
-    assert batch.units.tolist() == [7, 8]
-    assert np.isnan(values.values).tolist() == [False, True]
-
-
-def test_a_change_is_another_fingerprint(visits: Path) -> None:
-    agreed = study().tables[0]
-    before = table(visits).fingerprint(agreed)
-    assert before == table(visits).fingerprint(agreed)
-    with contextlib.closing(sqlite3.connect(visits)) as writer, writer:
-        writer.execute("UPDATE visits SET age = age + 1")
-    assert table(visits).fingerprint(agreed) != before
