@@ -73,8 +73,22 @@ def timed(cluster: Cluster, work: Callable[[], None]) -> Cost:
         elapsed = time.perf_counter() - began
         done.set()
         watching.join()
-    time.sleep(0.2)  # until PostgreSQL has noticed that the process of the question ended
+    while _questions(parent):
+        time.sleep(_LOOK_SECONDS)
     return Cost(_ended_seconds(parent) + time.process_time() - before, elapsed, seen[0])
+
+
+def _questions(parent: int) -> bool:
+    """Whether a process of PostgreSQL still serves a connection, or has not yet been counted as ended."""
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        try:
+            title = Path(f"/proc/{child}/cmdline").read_bytes()
+            state = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return True
+        if state == "Z" or b"[local]" in title:
+            return True
+    return False
 
 
 def _ended_seconds(parent: int) -> float:

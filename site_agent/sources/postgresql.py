@@ -173,10 +173,13 @@ def _typed_rows(
     wanted += [named(value.copy(), name) for name, value in typed.items()]
     wanted += [named(exp.column("place", table=name, quoted=True), name) for name in places.values()]
     if rank is not None:
-        wanted.append(named(cast(held(rank), "BIGINT"), RANK))
+        wanted.append(named(held(rank), RANK))
     query = exp.select(*wanted).from_(layout.query.subquery(THIS))
     for (column, words), name in places.items():
-        same = exp.EQ(this=exp.column("word", table=name, quoted=True), expression=paren(typed[column].copy()))
+        found = typed[column]
+        # No word is empty, so that the text need not be made NULL where it is: a quarter of the join's time.
+        bare = found.this if isinstance(found, exp.Nullif) else found
+        same = exp.EQ(this=exp.column("word", table=name, quoted=True), expression=paren(bare.copy()))
         query = query.join(_words(words, name), on=same, join_type="LEFT", copy=False)
     if any(is_costly(column.type, layout.stored(column.name)) for column in columns):
         # A fence: without it PostgreSQL would read a text again wherever its number is used.
@@ -187,7 +190,9 @@ def _typed_rows(
 def _words(words: Sequence[str], name: str) -> exp.Subquery:
     """The words beside their places; what PostgreSQL cannot hold is no row's text, so it is left out."""
     lines = [
-        exp.Tuple(expressions=[literal(word), integer(place)]) for place, word in enumerate(words) if is_storable(word)
+        exp.Tuple(expressions=[literal(word), integer(place)])
+        for place, word in enumerate(words)
+        if word and is_storable(word)
     ] or [exp.Tuple(expressions=[cast(exp.null(), "TEXT"), integer(0)])]
     columns = [identifier("word"), identifier("place")]
     values = exp.Values(expressions=lines, alias=exp.TableAlias(this=identifier("listed"), columns=columns))

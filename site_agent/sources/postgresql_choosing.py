@@ -80,8 +80,8 @@ def packed_tally_statement(
     number = _number(part, packed.record)
     whole = paren(_either(_left(ref(UNIT), packed.record.bits), number))
     mixed = call("HASHINT8EXTENDED", whole, integer(dialect.seed))
-    drawn = exp.BitwiseAnd(this=mixed, expression=integer(2**_HASH_BITS - 1))
-    own = _either(paren(_left(paren(drawn), packed.record.bits)), number.copy())
+    drawn = exp.BitwiseAnd(this=mixed, expression=integer((2**_HASH_BITS - 1) << packed.record.bits))
+    own = _either(paren(drawn), number.copy())
     every = _either(paren(_left(ref(UNIT), packed.own_bits)), paren(own))
     numbers = exp.select(named(exp.Case().when(packed.holds(ref(UNIT)), every), "x")).from_(relation(RECORDS))
     # Fenced off: PostgreSQL sorts single numbers much faster than lines, and would sort lines by itself.
@@ -118,7 +118,8 @@ def _apart(part: Part, record: RecordNumber) -> list[exp.Expression]:
 
 
 def _bits(moved: int, bits: int) -> exp.Expression:
-    return paren(exp.BitwiseAnd(this=paren(_right(ref("a"), moved)), expression=integer(2**bits - 1)))
+    shifted = paren(_right(ref("a"), moved)) if moved else ref("a")
+    return paren(exp.BitwiseAnd(this=shifted, expression=integer(2**bits - 1)))
 
 
 def _fenced(query: exp.Select) -> exp.Select:

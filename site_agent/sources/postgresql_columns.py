@@ -123,7 +123,7 @@ def typed_key(name: str, stored: Stored) -> exp.Expression:
             value = call("TRIM_SCALE", value)
         case _:
             pass
-    return call("NULLIF", _plain(paren(value)), text(""))
+    return exp.Nullif(this=_plain(paren(value)), expression=text(""))
 
 
 def typed_column(column: Column, stored: Stored) -> exp.Expression:
@@ -138,7 +138,7 @@ def typed_column(column: Column, stored: Stored) -> exp.Expression:
 def _typed(value: exp.Expression, kind: ColumnType, stored: Stored) -> exp.Expression:
     match kind:
         case ColumnType.CATEGORY:
-            return call("NULLIF", _plain(value), text(""))
+            return exp.Nullif(this=_plain(value), expression=text(""))
         case ColumnType.NUMBER:
             return _number(value, stored)
         case ColumnType.INTEGER:

@@ -26,7 +26,7 @@ from site_agent.sources.postgresql_dialect import PostgresqlDialect
 from site_agent.statements.choosing import capped_tally_statement, keys_statement, read_keys
 from site_agent.statements.records import UNIT, TypedRows, record_cap
 from site_agent.statements.tallying import read_tally, tally_statement
-from site_agent.statements.trees import integer, paren, ref
+from site_agent.statements.trees import paren, ref
 from site_agent.tallies import Tally, finish
 from wardround.federation.shape import Part, PartKind, Shape
 from wardround.privacy.bounded import Bounded
@@ -60,7 +60,7 @@ class PostgresqlTallies:
             return read_tally(part, self._lines(tally_statement(form, part, self.rows, self.dialect)))
         if self.ranked and part.kind in _ROWS:
             # Different whole numbers from 1 to the cap: the database keeps them different (see `check_rank`).
-            first = exp.Between(this=ref(RANK), low=integer(1), high=integer(cap))
+            first = exp.Between(this=ref(RANK), low=exp.Literal.number(1), high=exp.Literal.number(cap))
             rows = restricted(self.rows, first)
             return read_tally(part, self._lines(tally_statement(form, part, rows, self.dialect)))
         packed = packing(part) if self.dialect.whole_keys else None
