@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Callable, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wardround.analyst.settling import settled
 from wardround.analyst.sql import read
@@ -79,3 +83,70 @@ def test_an_unknown_table_or_column_is_named() -> None:
     for text in ("SELECT c, COUNT(*) FROM u GROUP BY c", "SELECT cod, COUNT(*) FROM t GROUP BY cod"):
         with pytest.raises(QueryMistaken, match="unknown"):
             settled(read(text), STUDY)
+
+
+# --- Whatever a CASE says, a value is in the interval that has its label -------------------------------------------
+
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+Test = tuple[str, Callable[[float], bool]]
+
+
+def compared(sign: str, number: float) -> Test:
+    return f"{sign} {number}", lambda value: OPERATORS[sign](value, number)
+
+
+def conditions(column: str) -> st.SearchStrategy[Test]:
+    """A condition on the column as text, and what it means."""
+    numbers = st.integers(-4, 44).map(lambda half: half / 2)
+    one = st.builds(compared, st.sampled_from(sorted(OPERATORS)), numbers).map(
+        lambda test: (f"{column} {test[0]}", test[1])
+    )
+    both = st.tuples(one, one).map(
+        lambda two: (f"{two[0][0]} AND {two[1][0]}", lambda x: two[0][1](x) and two[1][1](x))
+    )
+    between = st.tuples(numbers, numbers).map(
+        lambda ends: (f"{column} BETWEEN {ends[0]} AND {ends[1]}", lambda x: ends[0] <= x <= ends[1])
+    )
+    return st.one_of(one, both, between)
+
+
+SMALL = parse_study(
+    """
+    name = "small"
+    overlap = 1
+    [budget]
+    epsilon = 3.0
+    delta = 1e-6
+    [tables.t]
+    unit_key = "id"
+    max_rows_per_unit = 1
+    [tables.t.columns]
+    whole = { type = "integer", lower = 0, upper = 20 }
+    half  = { type = "number", lower = 0, upper = 20, step = 0.5 }
+    """
+)
+
+
+@pytest.mark.parametrize(("column", "values"), [("whole", range(21)), ("half", [half / 2 for half in range(41)])])
+@given(drawn=st.data())
+def test_a_value_is_in_the_interval_that_its_case_says(
+    column: str, values: Sequence[float], drawn: st.DataObject
+) -> None:
+    tests = drawn.draw(st.lists(conditions(column), min_size=1, max_size=4))
+    labels = drawn.draw(st.lists(st.sampled_from("abcd"), min_size=len(tests) + 1, max_size=len(tests) + 1))
+    branches = " ".join(f"WHEN {text} THEN '{label}'" for (text, _), label in zip(tests, labels, strict=False))
+    text = f"SELECT CASE {branches} ELSE '{labels[-1]}' END AS g, COUNT(*) FROM t GROUP BY g"
+    try:
+        asked = settled(read(text), SMALL)
+    except QueryMistaken:
+        return
+    (grouping,) = asked.query.group_by
+    found = dict(asked.view.labels)[column]
+    for value in values:
+        says = next((label for (_, holds), label in zip(tests, labels, strict=False) if holds(value)), labels[-1])
+        assert found[sum(1 for edge in grouping.edges if value >= edge)] == says

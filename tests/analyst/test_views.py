@@ -190,6 +190,15 @@ def test_terms_and_sampling_are_shown_where_they_are() -> None:
     assert "term" not in str(Result(ANSWER)).splitlines()[0]
 
 
+def test_a_bound_without_an_error_is_rounded_and_an_exact_number_is_not() -> None:
+    bound = dataclasses.replace(
+        estimate("choice", "c", 2.49467430005, 0.0, term="regret"), interval=(0.0, 2.49467430005)
+    )
+    lines = str(Result(stored(bound, estimate("choice", "c", 123456789.5, 0.0, term="gap")))).splitlines()
+    assert lines[2].split()[-3:] == ["2.495", "[0,", "2.495]"]
+    assert lines[3].split()[-3:] == ["123456789.5", "[123456789.5,", "123456789.5]"]
+
+
 def test_cells_of_a_table_have_groups_that_its_test_has_not() -> None:
     cells = [estimate("count", "id", 5.0, 1.0, group=(("a", "x"), ("b", False)))]
     result = Result(stored(estimate("chi_square", "a", 3.0, 1.0, term="statistic"), *cells))

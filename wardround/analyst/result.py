@@ -149,7 +149,9 @@ class Result:
                 *(value_text(cells[name]) if name in cells else "" for name in groups),
                 line.label,
                 *((_term(line.estimate),) if terms else ()),
-                with_error(line.estimate.value, line.estimate.standard_error),
+                with_error(
+                    line.estimate.value, line.estimate.standard_error, exact=len(set(line.estimate.interval)) == 1
+                ),
                 interval_text(line.estimate.interval, line.estimate.standard_error),
             )
             for line in lines

@@ -31,10 +31,10 @@ def decimals_for(standard_error: float) -> int:
     return min(max(1 - math.floor(math.log10(standard_error)), 0), _MAX_DECIMALS)
 
 
-def with_error(value: float, standard_error: float) -> str:
-    """`value ± error`, both to two digits of the error; an exact value has no error to round by."""
+def with_error(value: float, standard_error: float, *, exact: bool = True) -> str:
+    """`value ± error`, both to two digits of the error; an exact value, or a mere bound, has none to round by."""
     if standard_error == 0.0:
-        return f"{value:.12g}"
+        return f"{value:.12g}" if exact else f"{value:.4g}"
     decimals = decimals_for(standard_error)
     return f"{value:.{decimals}f} ± {standard_error:.{decimals}f}"
 
@@ -42,8 +42,8 @@ def with_error(value: float, standard_error: float) -> str:
 def interval_text(interval: tuple[float, float], standard_error: float) -> str:
     """The interval, to the same digits as its value."""
     if standard_error == 0.0:
-        digits = 12 if interval[0] == interval[1] else 4
-        return f"[{interval[0]:.{digits}g}, {interval[1]:.{digits}g}]"
+        low, high = (f"{end:.12g}" if interval[0] == interval[1] else f"{end:.4g}" for end in interval)
+        return f"[{low}, {high}]"
     decimals = decimals_for(standard_error)
     return f"[{interval[0]:.{decimals}f}, {interval[1]:.{decimals}f}]"
 
