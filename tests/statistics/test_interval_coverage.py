@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from coordinator.combining import Noise
+from coordinator.combining.quantiles import level_variance
 from coordinator.combining.tables import independence, p_value
 from tests.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, band, covered
 from wardround.federation.answer import Estimate
@@ -107,6 +108,25 @@ def test_quantiles_of_few_patients_cover_too(size: int) -> None:
     (found,) = repeated(Aggregate(Statistic.QUANTILE, "sbp", level=0.5), columns={"sbp": values}, runs=400)
     assert covered(found, float(np.quantile(values, 0.5, method="inverted_cdf"))) >= band(400)[0]
     assert all(80.0 <= e.interval[0] <= e.interval[1] <= 200.0 for e in found)
+
+
+def test_an_interval_of_a_quantile_is_as_wide_as_the_noise_of_its_line_says() -> None:
+    """Evenly spread values: the reach in patients over the patients in a leaf, and a leaf on each side."""
+    runs, people, leaf = 200, 20_000, 50 / 1024
+    asked = Aggregate(Statistic.QUANTILE, "bmi", level=0.4)
+    (found,) = repeated(asked, columns={"bmi": np.linspace(10, 60, people)}, runs=runs, epsilon=0.2)
+    experiment = Experiment.of(asked, epsilon=0.2)
+    (part,), (law,) = experiment.form.parts, experiment.plan.laws()
+    assert part.tree is not None
+    # The noise of the line changes from leaf to leaf; an interval passes some thirty of them.
+    near = np.sqrt(level_variance(part.tree, 0.4)[395:425])
+    line = math.sqrt(law.variance) * float(part.grid) * float(near.mean())
+    expected = line / (people / 1024) * leaf
+    assert expected > 3 * leaf
+    assert np.median([e.standard_error for e in found]) == pytest.approx(expected, rel=0.1)
+    assert np.std([e.value for e in found]) == pytest.approx(expected, rel=0.25)
+    widths = [e.interval[1] - e.interval[0] for e in found]
+    assert np.median(widths) == pytest.approx(2 * 1.96 * expected + leaf, rel=0.1)
 
 
 # --- With sampling -----------------------------------------------------------------------------------------
