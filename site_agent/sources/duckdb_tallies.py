@@ -7,6 +7,7 @@ read by one statement only, so a file that changes meanwhile cannot make it coun
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from dataclasses import dataclass
 
 import duckdb
@@ -56,8 +57,14 @@ class DuckdbTallies:
 
     def open_keys(self, form: Shape) -> dict[str, int]:
         """How many units hold each text of the question's open column."""
-        statement = keys_statement(form, self.rows, self._dialect)
-        return read_keys(self.connection.execute(_text(statement)).fetchall())
+        for shares in _SHARES:
+            with contextlib.suppress(duckdb.OutOfMemoryException):
+                found: Counter[str] = Counter()
+                for place in range(shares):
+                    statement = keys_statement(form, Slice(place, shares).among(self.rows), self._dialect)
+                    found.update(read_keys(self.connection.execute(_text(statement)).fetchall()))
+                return dict(found)
+        raise MemoryError
 
     @property
     def _dialect(self) -> DuckdbDialect:
