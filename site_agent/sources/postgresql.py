@@ -79,6 +79,10 @@ class PostgresqlTable:
     timeout_seconds: float
     key: bytes = field(repr=False)
 
+    def reading(self) -> contextlib.AbstractContextManager[Connection]:
+        """A connection for one question."""
+        return reading(self.address, timeout_seconds=self.timeout_seconds)
+
     def check(self, form: Shape) -> None:
         """Look at names and types only; see `Dataset.check`."""
         self._checked(form.table, columns_needed(form))
@@ -100,7 +104,7 @@ class PostgresqlTable:
         """Every row once, from one state, through a cursor of the database; see `Preparable.batches`."""
         self._checked(table, table.columns)
         try:
-            with reading(self.address, timeout_seconds=self.timeout_seconds) as connection:
+            with self.reading() as connection:
                 layout = self._layout(connection, table, table.columns)
                 statement = _handed_out(table, layout)
                 with connection.cursor("wardround") as cursor:
@@ -114,14 +118,15 @@ class PostgresqlTable:
 
     def _answered(self, form: Shape, answer: Callable[[PostgresqlTallies], Answer]) -> Answer:
         try:
-            with reading(self.address, timeout_seconds=self.timeout_seconds) as connection:
-                return answer(self._tallies(connection, form))
+            with self.reading() as connection:
+                return answer(self.tallies(connection, form))
         except (*_FAILURES, SchemaRefused):
             # Raised below, outside: an error raised here would carry the driver's text as its context.
             pass
         raise SourceFailed
 
-    def _tallies(self, connection: Connection, form: Shape) -> PostgresqlTallies:
+    def tallies(self, connection: Connection, form: Shape) -> PostgresqlTallies:
+        """The typed rows of a question, ready to be added up."""
         columns = columns_needed(form)
         layout = self._layout(connection, form.table, columns)
         places = places_needed(form)
@@ -134,7 +139,7 @@ class PostgresqlTable:
 
     def _checked(self, table: Table, columns: Sequence[Column]) -> None:
         try:
-            with reading(self.address, timeout_seconds=self.timeout_seconds) as connection:
+            with self.reading() as connection:
                 self._layout(connection, table, columns)
                 return
         except _FAILURES:

@@ -61,15 +61,16 @@ def reading(source: str, *, timeout_seconds: float) -> Iterator[Connection]:
     ) as connection:
         # Statements are written once and never again, and a pooler may not keep them.
         connection.prepare_threshold = None
-        for name, value in _settings(timeout_seconds):
-            connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
+        connection.execute("SET default_transaction_read_only = on")
         connection.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        # For this transaction, not for the session: behind a pooler each transaction may be another session's.
+        for name, value in _settings(timeout_seconds):
+            connection.execute("SELECT pg_catalog.set_config(%s, %s, true)", (name, value))
         yield connection
 
 
 def _settings(timeout_seconds: float) -> Iterator[tuple[str, str]]:
     yield "search_path", "pg_catalog, pg_temp"
-    yield "default_transaction_read_only", "on"
     yield "statement_timeout", str(round(timeout_seconds * 1000))
     yield "lock_timeout", str(_LOCK_MILLISECONDS)
     yield "idle_in_transaction_session_timeout", str(_IDLE_MILLISECONDS)

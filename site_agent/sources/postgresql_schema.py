@@ -17,7 +17,7 @@ from site_agent.relations import relation_query
 from site_agent.sources.postgresql_columns import Stored, StoredType
 from site_agent.sources.postgresql_connection import OLDEST, Connection, lines
 from site_agent.statements.trees import identifier
-from wardround.federation.errors import SchemaRefused
+from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.study import Table
 
 _PUBLIC = "public"
@@ -84,8 +84,15 @@ def described(connection: Connection, table: Table, relation: str) -> Layout:
 
 
 def qualified(table: Table, relation: str) -> exp.Query:
-    """The relation with a schema beside each table's name: the session looks for tables nowhere by itself."""
-    query = relation_query(table, relation, "postgres")
+    """The relation with a schema beside each table's name: the session looks for tables nowhere by itself.
+
+    Raises:
+        SchemaRefused: the sentence that refuses the relation.
+    """
+    try:
+        query = relation_query(table, relation, "postgres")
+    except ConfigurationMistaken as error:
+        raise SchemaRefused(error.message) from None
     own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
     for found in list(query.find_all(exp.Table)):
         if not found.args.get("db") and found.name.lower() not in own:

@@ -8,7 +8,7 @@ from its own key, never from who else is there.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from psycopg import errors
@@ -44,7 +44,8 @@ class PostgresqlTallies:
     connection: Connection
     rows: TypedRows
     dialect: PostgresqlDialect
-    ranked: bool = field(default=False)
+    ranked: bool = False
+    shares: tuple[int, ...] = _SHARES
 
     def bounded(self, form: Shape) -> tuple[Bounded, ...]:
         """The bounded totals of every part."""
@@ -72,7 +73,7 @@ class PostgresqlTallies:
         return read_tally(part, self._lines(capped_tally_statement(form, part, rows, self.dialect, cap=cap)))
 
     def _packed(self, form: Shape, part: Part, cap: int, packed: Packing) -> Tally:
-        for shares in _SHARES:
+        for shares in self.shares:
             # One array holds a gibibyte at most; a share of the units makes the same choices for each of them.
             with contextlib.suppress(*_CRAMMED), self.connection.transaction():
                 pieces = [self._share(form, part, cap, packed, Share(place, shares)) for place in range(shares)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.sources.postgresql_tables import (
     dataset,
     fitting,
     new_table,
+    opened,
     study,
     totals,
 )
@@ -107,6 +109,18 @@ def test_the_order_of_rows_decides_nothing() -> None:
 
 
 # --- The hospital's rank --------------------------------------------------------------------------------------
+
+
+def test_shares_of_the_units_make_the_same_choices() -> None:
+    rows: list[Row] = [{"patient_id": place % 50 - 3, "dx": "AB"[place % 3 // 2]} for place in range(900)]
+    name = new_table(rows, {"patient_id": "int8", "dx": "text"})
+    asked = ask(study(AB, rows=5), Aggregate(Statistic.COUNT), by=BY_DX)
+    table = opened(name)
+    with table.reading() as connection:
+        once = table.tallies(connection, asked)
+        found = [replace(once, shares=(number,)).bounded(asked)[0].total.tolist() for number in (1, 4, 16)]
+    assert found[0] == found[1] == found[2]
+    assert sum(found[0]) == 50 * 5
 
 
 def ranked(*, unique: str = "patient_id, place", kind: str = "int4") -> str:
