@@ -10,8 +10,8 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -88,8 +88,7 @@ def _prepared(table: Table, source: Preparable, folder: Path, making: _Making) -
 @contextmanager
 def _staging(folder: Path) -> Iterator[Path]:
     """A new folder that nothing points to yet, gone again if anything fails."""
-    path = folder / secrets.token_hex(8)
-    path.mkdir(mode=0o700)
+    path = Path(tempfile.mkdtemp(prefix="snapshot-", dir=folder))
     try:
         yield path
     except BaseException:
