@@ -1,6 +1,6 @@
 """The site's folder: what `site init` makes and every other command opens.
 
-site.toml  study.toml  coordinator.json  identity.pem  rows.key  tls/  ledger.sqlite  serving
+site.toml  study.toml  coordinator.json  identity.pem  rows.key  tls/  ledger.sqlite  serving  prepared/
 """
 
 from __future__ import annotations
