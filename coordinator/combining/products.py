@@ -18,7 +18,7 @@ from coordinator.combining.total import Floats, Total, estimate
 from wardround.federation.answer import Estimate
 from wardround.federation.shape import PRODUCT_WEIGHT, SQUARE_WEIGHT, Part
 
-_EDGE = 1.0 - 1e-12
+_EDGE, _LEAST = 1.0 - 1e-12, 1e-15
 _FEWEST = 4.0
 """Fisher's transform says nothing about fewer records."""
 
@@ -56,18 +56,6 @@ class Products:
         """The covariance of the columns."""
         means = self.sums[0, 1:] / self.number
         found: Floats = self.sums[1:, 1:] / self.number - np.outer(means, means)
-        return found
-
-    def slopes(self, first: int, second: int) -> Floats:
-        """The slopes of the covariance of two columns in the entries above and on the diagonal."""
-        width, n = len(self.sums), self.number
-        found = np.zeros((width, width))
-        a, b = first + 1, second + 1
-        mean_a, mean_b = self.sums[0, a] / n, self.sums[0, b] / n
-        found[min(a, b), max(a, b)] += 1.0 / n
-        found[0, b] -= mean_a / n
-        found[0, a] -= mean_b / n
-        found[0, 0] += (2.0 * mean_a * mean_b - self.sums[a, b] / n) / n
         return found
 
     def error(self, slopes: Floats) -> float:
@@ -110,27 +98,27 @@ def _of_column(found: Estimate, column: str) -> Estimate:
 
 def _correlations(products: Products, critical: float) -> tuple[Floats, Floats]:
     """The plain correlations and the noise of each; infinite where the noise may be all there is."""
-    width = len(products.sums) - 1
-    found, errors = np.eye(width), np.full((width, width), math.inf)
-    if products.number <= max(critical * products.noise[0, 0], 0.0):
-        return found, errors
-    covariance = products.covariance()
-    variances = np.diag(covariance)
-    sure = [
-        variances[place] > max(critical * products.error(products.slopes(place, place)), 1e-15)
-        for place in range(width)
-    ]
-    for i, j in itertools.combinations(range(width), 2):
-        if not (sure[i] and sure[j]):
-            continue
-        root = math.sqrt(variances[i] * variances[j])
-        value = covariance[i, j] / root
-        slopes = products.slopes(i, j) / root
-        slopes = slopes - value / 2.0 * products.slopes(i, i) / variances[i]
-        slopes = slopes - value / 2.0 * products.slopes(j, j) / variances[j]
-        found[i, j] = found[j, i] = min(max(value, -1.0), 1.0)
-        errors[i, j] = errors[j, i] = products.error(slopes)
-    return found, errors
+    width, n, noise = len(products.sums) - 1, products.number, products.noise**2
+    if n <= max(critical * math.sqrt(noise[0, 0]), 0.0):
+        return np.eye(width), np.full((width, width), math.inf)
+    covariance, means = products.covariance(), products.sums[0, 1:] / n
+    variances, second = np.diag(covariance), products.sums[1:, 1:] / n
+    # The slopes of a variance, times n: 1 in its square, −2·mean in its sum, and this in the number.
+    own = 2.0 * means**2 - np.diag(second)
+    errors = np.sqrt(np.diag(noise)[1:] + (2.0 * means) ** 2 * noise[0, 1:] + own**2 * noise[0, 0]) / n
+    sure = variances > np.maximum(critical * errors, _LEAST)
+    safe = np.where(sure, variances, 1.0)
+    roots = np.sqrt(np.outer(safe, safe))
+    plain = np.where(np.outer(sure, sure), covariance / roots, 0.0)
+    # Those of a correlation, by the pair's product, its two squares, its two sums, and the number.
+    square = plain / (2.0 * safe[:, None])
+    added = plain * (means / safe)[:, None] - means[None, :] / roots
+    number = (2.0 * np.outer(means, means) - second) / roots - plain / 2.0 * (own / safe + (own / safe)[:, None])
+    each = square**2 * np.diag(noise)[1:, None] + added**2 * noise[0, 1:, None]
+    squared = noise[1:, 1:] / roots**2 + each + each.T + number**2 * noise[0, 0]
+    found = np.clip(plain, -1.0, 1.0)
+    np.fill_diagonal(found, 1.0)
+    return found, np.where(np.outer(sure, sure), np.sqrt(squared) / n, math.inf)
 
 
 def _with_sampling(value: float, noise: float, number: float, critical: float) -> tuple[float, tuple[float, float]]:

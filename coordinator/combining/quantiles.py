@@ -20,7 +20,7 @@ from wardround.federation.answer import Estimate
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.quantising import Coding, Tree
 from wardround.federation.shape import Part, Shape
-from wardround.federation.study import Unit
+from wardround.federation.study import ColumnType, Unit
 
 _ROUNDING = 1e-12
 
@@ -100,10 +100,14 @@ def level_variance(tree: Tree, level: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where the leaves lie: `edges` in the column's unit, and whether every record is on its leaf's lower edge."""
+    """Where the leaves lie: `edges` in the column's unit, and whether records are on their leaves' lower edges.
+
+    `sure` says that none can be anywhere else: a whole number cannot, a number may have been written between its steps.
+    """
 
     edges: Floats
     on_edge: bool
+    sure: bool
 
     @classmethod
     def of(cls, part: Part, form: Shape) -> Scale:
@@ -114,7 +118,11 @@ class Scale:
         column = form.table.column(part.columns[0])
         one_row = form.unit is Unit.EVENT or form.table.max_rows_per_unit == 1
         on_step = column.step is not None and coding.width == column.step * quantiser.per_unit
-        return cls(np.array([float(quantiser.value(end)) for end in ends]), one_row and on_step)
+        # Narrower bounds may begin between two steps.
+        begins = 0 if column.step is None or column.lower is None else (quantiser.origin - column.lower) / column.step
+        on_edge = one_row and on_step and begins == int(begins)
+        edges = np.array([float(quantiser.value(end)) for end in ends])
+        return cls(edges, on_edge, on_edge and column.type is ColumnType.INTEGER)
 
     def found(
         self, excess: Floats, reach: Floats, number: float, level: float, critical: float
@@ -132,7 +140,7 @@ class Scale:
         place = _first(rising >= 0.0)
         value = float(self.edges[place]) if self.on_edge else self._crossing(rising, start)
         if not reach.any():
-            leaf = (value, value) if self.on_edge else (float(self.edges[place]), float(self.edges[place + 1]))
+            leaf = (value, value) if self.sure else (float(self.edges[place]), float(self.edges[place + 1]))
             return value, 0.0, leaf
         highest, lowest = rising + reach, rising - reach
         first = _first(highest >= 0.0)
@@ -142,7 +150,7 @@ class Scale:
         # A value on the edges is one of two where the level falls between them; elsewhere it may be all over its leaf.
         grain = (high - low) / (len(self.edges) - 1) / (2.0 if self.on_edge else math.sqrt(12.0))
         error = math.hypot(max(upper - lower, 0.0) / (2.0 * critical), grain)
-        top = self.edges[last] if self.on_edge else self.edges[last + 1]
+        top = self.edges[last] if self.sure else self.edges[last + 1]
         return value, min(error, (high - low) / 2), (float(self.edges[first]), float(top))
 
     def _crossing(self, rising: Floats, start: float) -> float:

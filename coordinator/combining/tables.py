@@ -19,7 +19,7 @@ from wardround.federation.query import Aggregate, Statistic
 from wardround.federation.study import Unit
 
 SIMULATED = 9_999
-_MOST_DRAWS = 2**24
+_MOST_DRAWS = 2**21
 _LARGEST_SIMULATED = 2**16
 
 

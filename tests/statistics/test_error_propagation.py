@@ -133,12 +133,14 @@ def test_the_whole_survival_curve() -> None:
 
 def test_the_interval_of_a_quantile_holds_every_leaf_that_may_be_the_one() -> None:
     """Ten leaves of ten records and a reach of twelve: the level 50 may lie in any of the middle four."""
-    scale = Scale(np.linspace(0.0, 10.0, 11), on_edge=False)
+    scale = Scale(np.linspace(0.0, 10.0, 11), on_edge=False, sure=False)
     excess = np.arange(10.0, 101.0, 10.0) - 55.0
     value, error, ends = scale.found(excess, np.full(10, 12.0), 100.0, 0.55, 2.0)
     assert value == pytest.approx(5.5)
     # 55 ± 12 is passed in leaves 4 and 6.
     assert ends == (4.0, 7.0)
     assert error == pytest.approx(math.hypot(24.0 / 10.0 / 4.0, 1 / math.sqrt(12)))
-    value, _, ends = Scale(np.linspace(0.0, 10.0, 11), on_edge=True).found(excess, np.full(10, 12.0), 100.0, 0.55, 2.0)
+    value, _, ends = Scale(np.linspace(0.0, 10.0, 11), on_edge=True, sure=True).found(
+        excess, np.full(10, 12.0), 100.0, 0.55, 2.0
+    )
     assert (value, ends) == (5.0, (4.0, 6.0))

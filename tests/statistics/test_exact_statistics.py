@@ -100,8 +100,18 @@ def test_a_quantile_of_single_rows_on_steps_is_exact(column: str, level: float) 
     (found,) = ask(Aggregate(Statistic.QUANTILE, column, level=level))
     exact = float(np.quantile(people()[column], level, method="inverted_cdf"))
     assert found.value == pytest.approx(exact, abs=1e-9)
-    assert found.interval == (found.value, found.value)
+    # A whole number is itself; a pressure may have been written between two steps.
+    leaf = 0.0 if column == "age" else 0.1
+    assert found.interval == pytest.approx((found.value, found.value + leaf))
     assert found.standard_error == 0.0
+
+
+def test_narrower_bounds_between_two_steps_move_the_leaves_and_the_interval_says_so() -> None:
+    clip = (Clip("sbp", 100.05, 160.05),)
+    (found,) = ask(Aggregate(Statistic.QUANTILE, "sbp", level=0.5, clips=clip))
+    exact = float(np.quantile(np.clip(people()["sbp"], 100.05, 160.05), 0.5, method="inverted_cdf"))
+    assert found.interval[0] < exact < found.interval[1]
+    assert found.interval[1] - found.interval[0] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(("column", "rows", "leaf"), [("sbp", 4, 0.1), ("bmi", 1, 50 / 1024), ("cost", 1, 2.5)])

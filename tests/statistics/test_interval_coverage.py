@@ -90,16 +90,17 @@ def test_each_interval_of_a_histogram() -> None:
 
 @pytest.mark.parametrize("pure", [False, True])
 def test_quantiles(pure: bool) -> None:
-    values = pressures(20_000)
-    levels = (0.5, 0.95)
+    """An interval reaches to the edges of its leaves, so the narrow one of the median is covered nearly always."""
+    values, levels = pressures(20_000), (0.5, 0.95)
     asked = [Aggregate(Statistic.QUANTILE, "sbp", level=level) for level in levels]
-    for estimates, level in zip(repeated(*asked, columns={"sbp": values}, runs=1000, pure=pure), levels, strict=True):
+    found = repeated(*asked, columns={"sbp": values}, runs=1000, epsilon=0.3, pure=pure)
+    least, _ = band(1000)
+    for estimates, level in zip(found, levels, strict=True):
         truth = float(np.quantile(values, level, method="inverted_cdf"))
-        least, _ = band(len(estimates))
         assert covered(estimates, truth) >= least
-        assert covered(estimates, truth, shrunk=SHRUNK if level > 0.5 else 0.6) < 0.94
         size = math.sqrt(np.mean([(e.value - truth) ** 2 for e in estimates]))
-        assert size < 1.35 * float(np.median([e.standard_error for e in estimates]))
+        assert size == pytest.approx(float(np.median([e.standard_error for e in estimates])), rel=0.2)
+    assert covered(found[1], truth, shrunk=0.6) < least
 
 
 @pytest.mark.parametrize("size", [1, 30, 300])
