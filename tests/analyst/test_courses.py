@@ -27,7 +27,8 @@ from wardround.federation.answer import (
     Progress,
     Remaining,
 )
-from wardround.federation.errors import BudgetExceeded, PeerUnreachable, QueryMistaken
+from wardround.federation.errors import BudgetExceeded, FederationError, PeerUnreachable, QueryMistaken, TooFewSites
+from wardround.federation.expressions import And, Or, Within
 from wardround.federation.query import Aggregate, Query, Statistic
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
@@ -70,6 +71,8 @@ class Hospital:
     # The round at which the connection breaks, once: before it is paid, or after.
     breaks_before: int | None = None
     breaks_after: int | None = None
+    # How a round ended that has no answer, told once.
+    outcome: FederationError | None = None
 
     def ask(self, request: AskRequest) -> str:
         plan_id = self._plan(request)
@@ -88,6 +91,9 @@ class Hospital:
         del seen, wait_seconds
         if plan_id not in self.charges:
             raise QueryMistaken("no question with this plan id was asked; ask it first.")
+        if self.outcome is not None:
+            told, self.outcome = self.outcome, None
+            raise told
         request = next(each for each in self.asked if self._plan(each) == plan_id)
         if len(self.charges) - 1 == self.breaks_after:
             self.breaks_after = None
@@ -392,3 +398,31 @@ def test_a_dry_run_shows_the_split_and_asks_nothing() -> None:
 
 def test_the_stored_privacy_is_the_last_rounds() -> None:
     assert PRIVACY.composition == Client(Hospital()).ask(BY_CODE).privacy.composition
+
+
+def test_a_round_that_ended_without_an_answer_is_paid_and_is_asked_again() -> None:
+    hospital = Hospital(breaks_after=0)
+    whole = hospital.remaining()
+    with pytest.raises(PeerUnreachable):
+        Client(hospital).ask(BY_CODE, epsilon=whole)
+    # Whoever looks at it is told how it ended; it is still on the ledger.
+    hospital.outcome = TooFewSites()
+    assert len(Client(hospital).ask(BY_CODE, epsilon=whole)) == 2
+    assert len(hospital.charges) == 2
+
+
+def test_more_keys_than_one_list_holds_are_several_lists() -> None:
+    many = tuple(f"k{number:05d}" for number in range(1500))
+    hospital = Hospital(codes=many)
+    result = Client(hospital).ask("SELECT code, COUNT(*) FROM encounters WHERE age < 9 OR age > 70 GROUP BY code")
+    assert len(result) == 1500
+    cohort = hospital.asked[1].query.cohort
+    assert isinstance(cohort, And)
+    assert isinstance(cohort.terms[1], Or)
+    assert [len(term.values) for term in cohort.terms[1].terms if isinstance(term, Within)] == [1024, 476]
+
+
+def test_a_delta_that_cannot_be_split_is_left_to_the_coordinator() -> None:
+    hospital = Hospital()
+    Client(hospital).preview(BY_CODE, epsilon=0.5, delta=0.1)
+    assert Client(hospital).ask(BY_CODE, epsilon=0.5, delta=0.0).privacy.charged == Loss(pytest.approx(0.5), 0.0)
