@@ -19,7 +19,7 @@ from wardround.federation.answer import Answer
 from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, NotAuthorized
 from wardround.federation.identity import Identity
 from wardround.federation.plan import price
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.accounting.events import Schedule
 from wardround.privacy.accounting.report import compare
 from wardround.privacy.filter import epsilon_spent
@@ -167,7 +167,7 @@ def test_a_preview_prices_like_the_question_and_spends_nothing(tmp_path: Path) -
 
 def test_a_preview_of_a_mean_speaks_of_the_declared_patients(tmp_path: Path) -> None:
     world = oracle(tmp_path, noiseless=False)
-    query = Query("encounters", (Aggregate(Statistic.MEAN, "sbp"),), None, ("diagnosis",))
+    query = Query("encounters", (Aggregate(Statistic.MEAN, "sbp"),), None, (Grouping("diagnosis"),))
     expected = world.coordinator.preview(ANALYST, ask(2.0, query=query)).expected[0]
     assert expected.groups == 3
     assert expected.note == "for 3000 declared patients, spread evenly over 3 groups"
