@@ -118,7 +118,10 @@ def test_the_plan_with_the_smaller_error_is_tried_first() -> None:
     agreed = study(pure_epsilon=1.0)
     assert plans_for(ask(), agreed, SITES)[0].mechanism is Mechanism.DISCRETE_LAPLACE
     wide = Query(
-        "encounters", tuple(Aggregate(Statistic.MEAN, c) for c in ("sbp", "age", "smoker")), None, (Grouping("diagnosis"),)
+        "encounters",
+        tuple(Aggregate(Statistic.MEAN, c) for c in ("sbp", "age", "smoker")),
+        None,
+        (Grouping("diagnosis"),),
     )
     assert plans_for(ask(query=wide), agreed, SITES)[0].mechanism is Mechanism.DISCRETE_GAUSSIAN
 
