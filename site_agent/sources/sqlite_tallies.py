@@ -7,6 +7,7 @@ they sort every row. Units are told apart by their whole key, never by a hash of
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -57,13 +58,17 @@ class SqliteTallies:
         wide = value_names(part) if record.wide else ()
         wanted = [ref(UNIT), named(_number(part, record), NUMBER), *(ref(name) for name in wide)]
         statement = exp.select(*wanted).from_(relation(RECORDS))
-        found = self._lines(with_records(statement, form, part, self.rows, self.dialect))
+        found = self._some(with_records(statement, form, part, self.rows, self.dialect))
         return coded_tally(_coded(found, len(wide), self.key), part, cap=cap, key=self.key)
 
     def _lines(self, statement: exp.Query) -> Iterator[Sequence[object]]:
+        return itertools.chain.from_iterable(self._some(statement))
+
+    def _some(self, statement: exp.Query) -> Iterator[list[Sequence[object]]]:
+        """Some lines at a time."""
         cursor = self.connection.execute(written(statement))
         while lines := cursor.fetchmany(_AT_ONCE):
-            yield from lines
+            yield lines
 
 
 def _number(part: Part, record: RecordNumber) -> exp.Expression:
@@ -76,12 +81,12 @@ def _number(part: Part, record: RecordNumber) -> exp.Expression:
     return number
 
 
-def _coded(lines: Iterable[Sequence[object]], wide: int, key: bytes) -> Coded:
+def _coded(found: Iterable[list[Sequence[object]]], wide: int, key: bytes) -> Coded:
     """Records beside codes 1, 2, … of their units, in the order in which these first come."""
     codes: dict[object, int] = {}
     pieces: list[np.ndarray] = []
     records = 0
-    for some in _some(lines):
+    for some in found:
         piece = np.empty((2 + wide, len(some)), dtype=np.int64)
         units, *values = zip(*some, strict=True)
         piece[0] = [codes.setdefault(unit, len(codes) + 1) for unit in units]
@@ -95,17 +100,6 @@ def _coded(lines: Iterable[Sequence[object]], wide: int, key: bytes) -> Coded:
     unit = every[0].astype(np.uint64)
     number = every[1].astype(np.uint64)
     return Coded(unit, seeds[unit], number, np.ones(number.size, dtype=np.uint64), tuple(every[2:]))
-
-
-def _some(lines: Iterable[Sequence[object]]) -> Iterator[list[Sequence[object]]]:
-    some: list[Sequence[object]] = []
-    for line in lines:
-        some.append(line)
-        if len(some) == _AT_ONCE:
-            yield some
-            some = []
-    if some:
-        yield some
 
 
 def _bytes(unit: object) -> bytes:
