@@ -318,9 +318,7 @@ def test_a_view_of_a_hostile_database_reaches_no_function_and_no_file(tmp_path: 
     path = tmp_path / "visits.sqlite"
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE inner_rows (patient_id, age)")
-    connection.execute(
-        "CREATE VIEW visits AS SELECT patient_id, load_extension('/tmp/x') AS age FROM inner_rows"
-    )
+    connection.execute("CREATE VIEW visits AS SELECT patient_id, load_extension('/tmp/x') AS age FROM inner_rows")
     connection.commit()
     connection.close()
     study = parse_study(study_text(AGE))
