@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.dataset import TableSource
+from site_agent.dataset import TableSource, kind_of
 from site_agent.policy import Approval, Policy
-from site_agent.relations import check_relation
 from wardround.federation.addresses import address_fault
 from wardround.federation.configuration import Section, nearest, parse, read_text
 from wardround.federation.errors import ConfigurationMistaken
@@ -83,7 +82,13 @@ def _tables(section: Section, study: Study) -> dict[str, TableSource]:
             prepared_hours=entry.number("prepared_hours", 24.0, lower=0.0, upper=24.0 * 366),
         )
         entry.close()
-        check_relation(study.table(name), tables[name])
+        if tables[name].rank is not None and kind_of(tables[name].source) != "postgresql":
+            raise entry.fault("rank", "left out: only a PostgreSQL source uses a rank column")
+        if relation is not None:
+            # Reading a SELECT needs the SQL parser; a site that names none does without it.
+            from site_agent.relations import check_relation  # noqa: PLC0415
+
+            check_relation(study.table(name), tables[name])
     return tables
 
 

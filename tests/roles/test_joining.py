@@ -342,6 +342,7 @@ def test_a_site_file_is_what_the_hospital_decided() -> None:
         ("org:7443", "org", "coordinator.address must be host:port"),
         ("[tables.visits]", "[tables.visit]", "did you mean 'visits'?"),
         ("source =", "sorce =", "tables.visits.source"),
+        ("source =", 'rank = "place"\nsource =', "only a PostgreSQL source uses a rank column"),
         ("epsilon = 3.0", "epsilon = 0", "epsilon"),
         ("epsilon = 3.0", "epsilon = -3.0", "policy.epsilon must be a number"),
         ("delta = 1e-6", "delta = 2", "policy.delta must be a number"),
