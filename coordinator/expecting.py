@@ -16,6 +16,7 @@ from wardround.federation.answer import Estimate, ExpectedError
 from wardround.federation.plan import Plan, shape_of
 from wardround.federation.query import Aggregate, Statistic
 from wardround.federation.shape import SQUARE_WEIGHT, Part, PartKind, Shape
+from wardround.federation.sharing import shares
 from wardround.federation.study import Study
 from wardround.privacy.law import Mechanism
 
@@ -47,16 +48,15 @@ def expected_errors(
     form = shape_of(plan, study)
     patients = sum(participants.values())
     noises = setting.noises(sites=len(plan.participants))
-    whole = sum(part.need for part in form.parts)
     if not isinstance(plan.mechanism, Mechanism):
         return (_expected_votes(plan, form.parts[0]),)
     found: dict[Aggregate, ExpectedError] = {}
-    for part, law in zip(form.parts, plan.laws(), strict=True):
+    for part, law, share in zip(form.parts, plan.laws(), shares(form, plan.mechanism), strict=True):
         noise = noise_of(law, noises=noises)
         for aggregate, error, shown in _errors(form, part, noise, patients=patients):
             note = f"{shown}; {threshold_text(plan, part)}" if plan.threshold else shown
             found[aggregate] = ExpectedError(
-                aggregate.statistic.value, aggregate.column, part.groups, error, note, part.need / whole
+                aggregate.statistic.value, aggregate.column, part.groups, error, note, float(share)
             )
     return tuple(found[aggregate] for aggregate in form.query.aggregates)
 

@@ -18,7 +18,8 @@ from wardround.federation.answer import AskRequest, Loss
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.plan import Plan, price
 from wardround.federation.query import Query, Statistic
-from wardround.federation.shape import Part, Shape, shape
+from wardround.federation.shape import Part, shape
+from wardround.federation.sharing import shares
 from wardround.federation.study import Study, delta_fault
 from wardround.privacy.calibration import SLACK_SHARE, gaussian_scale, laplace_scale
 from wardround.privacy.facts import AnyMechanism
@@ -88,12 +89,6 @@ def charged(plan: Plan, study: Study, *, delta: float) -> Loss:
     return Loss(epsilon_charged(whole, delta=spent_delta), spent_delta)
 
 
-def shares(form: Shape) -> tuple[Fraction, ...]:
-    """Each part's share of the charge, in proportion to its need: that makes Σσ² least (PROOFS.md#planning)."""
-    whole = sum(part.need for part in form.parts)
-    return tuple(Fraction(part.need, whole) for part in form.parts)
-
-
 def _pure_lane(study: Study) -> float:
     return study.cap.epsilon if study.cap.delta == 0.0 else study.cap.pure_epsilon
 
@@ -123,7 +118,7 @@ def _plan(
     try:
         scales = tuple(
             _scale(mechanism, part, sharp, share=share, overlap=overlap)
-            for part, share in zip(form.parts, shares(form), strict=True)
+            for part, share in zip(form.parts, shares(form, mechanism), strict=True)
         )
         threshold = 0
         if form.query.aggregates[0].statistic is Statistic.KEYS and isinstance(mechanism, Mechanism):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 
 from coordinator.combining import NoiseSetting
 from coordinator.expecting import expected_errors
-from coordinator.planning import charged, plans_for, shares
+from coordinator.planning import charged, plans_for
 from tests.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, study
 from wardround.federation.answer import AskRequest, ExpectedError
 from wardround.federation.plan import shape_of
 from wardround.federation.query import Query
+from wardround.federation.shape import Shape
+from wardround.federation.sharing import shares
 from wardround.privacy.law import Mechanism
 
 PEOPLE = 20_000
@@ -106,7 +109,7 @@ def test_shares_add_up_to_the_whole_and_are_spent_to_the_last() -> None:
     agreed = study(rows=4)
     for plan in plans_for(AskRequest(query, 1.0, 1e-6), agreed, {"s0": 1000}):
         form = shape_of(plan, agreed)
-        assert sum(shares(form)) == 1
+        assert sum(shares(form, plan.mechanism)) == 1
         assert 0.99 < charged(plan, agreed, delta=1e-6).epsilon <= 1.0
 
 
@@ -115,17 +118,37 @@ def test_no_other_split_has_a_smaller_sum_of_squared_errors() -> None:
         Aggregate(Statistic.COUNT),
         Aggregate(Statistic.QUANTILE, "sbp", level=0.5),
         Aggregate(Statistic.VARIANCE, "age"),
+        rows=4,
     )
     assert experiment.plan.mechanism is Mechanism.DISCRETE_GAUSSIAN
-    needs = [part.need for part in experiment.form.parts]
+    # Four rows, one code on each level of the tree, and 3/2 of a moment: in units of one contribution.
+    norms = [4.0, math.sqrt(_levels(experiment.form)), 1.5]
+    _no_split_is_better(shares(experiment.form, Mechanism.DISCRETE_GAUSSIAN), norms, power=1)
 
-    def size(split: tuple[Fraction, ...]) -> float:
-        return sum(need**2 / float(share) for need, share in zip(needs, split, strict=True))
 
-    best = shares(experiment.form)
+def test_no_other_split_of_pure_noise_is_better() -> None:
+    experiment = Experiment.of(
+        Aggregate(Statistic.COUNT),
+        Aggregate(Statistic.QUANTILE, "sbp", level=0.5),
+        Aggregate(Statistic.VARIANCE, "age"),
+        rows=4,
+        pure=True,
+    )
+    norms = [4.0, float(_levels(experiment.form)), 2.5]
+    _no_split_is_better(shares(experiment.form, Mechanism.DISCRETE_LAPLACE), norms, power=2)
+
+
+def _levels(form: Shape) -> int:
+    return next(part.tree.levels for part in form.parts if part.tree is not None)
+
+
+def _no_split_is_better(best: tuple[Fraction, ...], norms: list[float], *, power: int) -> None:
+    def size(split: Sequence[Fraction]) -> float:
+        return sum(norm**2 / float(share) ** power for norm, share in zip(norms, split, strict=True))
+
     for moved in (Fraction(1, 50), Fraction(-1, 50)):
         for i, j in ((0, 1), (0, 2), (1, 2)):
             other = list(best)
             other[i] += moved
             other[j] -= moved
-            assert size(tuple(other)) > size(best)
+            assert size(other) > size(best)

@@ -19,6 +19,7 @@ from wardround.federation.answer import Answer, AskRequest, Loss, Preview, Progr
 from wardround.federation.errors import BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
 from wardround.federation.query import Query
 from wardround.federation.shape import shape
+from wardround.federation.sharing import shares
 from wardround.federation.study import Study
 from wardround.federation.typing_rules import typed
 from wardround.privacy.law import Mechanism
@@ -177,8 +178,9 @@ def _shares(query: Query, answer: Answer, study: Study) -> tuple[tuple[str, floa
     """How aggregates that are answered from different integers shared the charge: by need, as both sides reckon."""
     if len(query.aggregates) == 1 or answer.noiseless:
         return ()
-    parts = shape(query, study, Mechanism(answer.privacy.mechanism)).parts
-    whole = sum(part.need for part in parts)
-    if len(parts) == 1:
+    mechanism = Mechanism(answer.privacy.mechanism)
+    form = shape(query, study, mechanism)
+    if len(form.parts) == 1:
         return ()
-    return tuple((", ".join(label_of(each) for each in part.aggregates), part.need / whole) for part in parts)
+    split = zip(form.parts, shares(form, mechanism), strict=True)
+    return tuple((", ".join(label_of(each) for each in part.aggregates), float(share)) for part, share in split)

@@ -87,18 +87,6 @@ class Part:
         """How many integers this part releases: group by group, coordinate by coordinate."""
         return self.groups * self.coordinates
 
-    @property
-    def need(self) -> int:
-        """The root of the squared L2 sensitivity, counted in 1/64 of one unit's largest single contribution.
-
-        Parts share a charge in proportion: that makes the sum of their squared errors least (PROOFS.md).
-        """
-        one = self.increment if self.kind in _COUNTED else max(math.isqrt(_single(self)), 1)
-        return max(64 * math.isqrt(self.l2_sensitivity_squared) // one, 1)
-
-
-_COUNTED = (PartKind.EVENTS, PartKind.PATIENTS, PartKind.CODES, PartKind.TREE, PartKind.LAST)
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -351,16 +339,3 @@ def _products(aggregate: Aggregate, frame: _Frame) -> Part:
         columns=aggregate.columns,
         quantisers=quantisers,
     )
-
-
-def _single(part: Part) -> int:
-    """The largest square of one coordinate of one record."""
-    match part.kind:
-        case PartKind.SUM:
-            return max(abs(part.quantisers[0].low), abs(part.quantisers[0].high)) ** 2
-        case PartKind.MOMENTS:
-            return (part.quantisers[0].high // 2) ** 4
-        case PartKind.PRODUCTS:
-            return (SQUARE_WEIGHT * part.increment**2) ** 2
-        case _:
-            return part.quantisers[0].high ** 2
