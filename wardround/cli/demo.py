@@ -36,7 +36,12 @@ QUESTIONS = (
         "SELECT diagnosis, COUNT(*), AVG(cost) FROM encounters GROUP BY diagnosis",
         0.5,
     ),
-    ("Mean systolic pressure from forty on", "SELECT AVG(sbp) FROM encounters WHERE age >= 40", 0.3),
+    (
+        "Systolic pressure from forty on: mean, spread and median",
+        "SELECT AVG(sbp), STDDEV(sbp), MEDIAN(sbp) FROM encounters WHERE age >= 40",
+        0.3,
+    ),
+    ("How pressure rises with age", "SELECT REGRESS(sbp, age) FROM encounters", 0.5),
     ("Positive tests by month", "SELECT month, COUNT(*) FROM encounters WHERE positive GROUP BY month", 0.4),
     ("How many patients there are", "SELECT COUNT(DISTINCT patient_id) FROM encounters", 0.2),
 )
@@ -55,7 +60,7 @@ source = "encounters.csv"
 epsilon = 3.0
 delta = 1e-6
 max_epsilon_per_plan = 3.0
-statistics = ["count", "sum", "mean"]
+statistics = ["count", "sum", "mean", "std", "quantile", "regression"]
 approval = "automatic"
 """
 
