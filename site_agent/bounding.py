@@ -36,8 +36,7 @@ _NARROW = 53
 class RecordNumber:
     """How a record is one whole number: its cell, then each of its values less the lowest one, in so many bits.
 
-    Where its values do not fit, the number is the cell alone and the values stand beside it. Such records
-    have a cell each, so that the number still decides their order.
+    Where its values do not fit, the number is the cell alone and the values stand beside it.
     """
 
     cell_bits: int
@@ -117,7 +116,8 @@ def coded_tally(found: Coded, part: Part, *, cap: int, key: bytes) -> Tally:
         unit, number = _apart(np.sort(unit << np.uint64(bits) | mine.number), bits)
         mine = _Records(number)
     else:
-        order = np.lexsort((mine.number, unit))
+        # By the values too: rows of one unit in one cell stand in the order of what they hold, not of the file.
+        order = np.lexsort((*reversed(mine.wide), mine.number, unit))
         unit, mine = unit[order], mine.at(order)
     return tally + _sum(_kept(unit, mine, cap, seeds.__getitem__, key), part)
 

@@ -26,7 +26,7 @@ from site_agent.sources.sqlite_dialect import written
 from site_agent.sources.sqlite_tallies import SqliteTallies
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
-from site_agent.statements.trees import call, identifier, named, present, ref, text
+from site_agent.statements.trees import identifier, named, present, ref
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.shape import Shape
 from wardround.federation.study import Column, ColumnType, Table, parse_date
@@ -89,10 +89,9 @@ class SqliteTable:
                 rows = self._typed(table, table.columns)
                 wanted = [ref(UNIT), *(ref(column_name(column.name)) for column in table.columns)]
                 statement = exp.select(*wanted).from_(rows.query.subquery("typed")).where(present(ref(UNIT)))
-                whole = _all_whole(connection, rows)
                 cursor = connection.execute(written(statement))
                 while lines := cursor.fetchmany(BATCH_ROWS):
-                    yield batch_of_rows(table, [_line(line, table.columns, whole=whole) for line in lines])
+                    yield batch_of_rows(table, [_line(line, table.columns) for line in lines])
                 return
         except _FAILURES:
             pass
@@ -169,19 +168,16 @@ def _fault(code: int) -> str:
             return "cannot be read as SQLite"
 
 
-def _all_whole(connection: sqlite3.Connection, rows: TypedRows) -> bool:
-    kind = exp.NEQ(this=call("TYPEOF", ref(UNIT)), expression=text("integer"))
-    others = exp.select(exp.Max(this=kind)).from_(rows.query.copy().subquery("typed")).where(present(ref(UNIT)))
-    return bool(connection.execute(written(others)).fetchall()[0][0] != 1)
-
-
-def _line(line: Sequence[object], columns: Sequence[Column], *, whole: bool) -> list[object]:
+def _line(line: Sequence[object], columns: Sequence[Column]) -> list[object]:
     unit, *values = line
-    return [unit if whole else _tagged(unit), *map(_value, values, columns)]
+    return [_tagged(unit), *map(_value, values, columns)]
 
 
 def _tagged(unit: object) -> bytes:
-    """Keys of different kinds as bytes that are never the same."""
+    """Keys of different kinds as bytes that are never the same.
+
+    Whatever kinds there are: the key enters the order of a patient's rows, which no other patient's key may change.
+    """
     match unit:
         case bytes():
             return b"t" + unit

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from site_agent.sources.duckdb_dialect import literal
-from site_agent.statements.trees import call, cast, is_null, paren, ref, text, type_of
+from site_agent.statements.trees import call, cast, identifier, is_null, paren, ref, text, type_of
 from wardround.federation.study import Column, ColumnType
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
@@ -57,15 +57,19 @@ def is_whole_key(stored: Collection[str]) -> bool:
 
 
 def typed_key(name: str, stored: str, *, alone: bool) -> exp.Expression:
-    """The unit key; only equality matters, so the plain types stay as they are when all files have one."""
+    """The unit key; only equality matters, so the plain types stay as they are when all files have one.
+
+    Numbers that are equal are one key whatever their type: a file that lacks one key often holds all others
+    as doubles, and a patient taken for two would count twice. Texts are equal only if their bytes are.
+    """
     value: exp.Expression = ref(name)
-    if stored in _FLOATS:
-        value = _finite(value)
-    if not (alone and stored in _PLAIN_KEYS):
+    if stored in _FLOATS or stored.startswith("DECIMAL"):
+        value = _number_text(value, stored)
+    elif not (alone and stored in _PLAIN_KEYS):
         value = cast(value, TEXT)
     if stored in _INTEGERS and alone:
         return value
-    return call("NULLIF", cast(value, TEXT), text(""))
+    return _by_bytes(call("NULLIF", cast(value, TEXT), text("")))
 
 
 def typed_column(name: str, column: Column, stored: str) -> exp.Expression:
@@ -80,7 +84,7 @@ def typed_column(name: str, column: Column, stored: str) -> exp.Expression:
 def _from_text(value: exp.Expression, column: Column) -> exp.Expression:
     match column.type:
         case ColumnType.CATEGORY:
-            return call("NULLIF", value, text(""))
+            return _by_bytes(call("NULLIF", value, text("")))
         case ColumnType.NUMBER:
             return _finite(_tried(value, "DOUBLE"))
         case ColumnType.INTEGER:
@@ -112,6 +116,22 @@ def _from_stored(value: exp.Expression, column: Column, stored: str) -> exp.Expr
         case ColumnType.DATE:
             # The cast would turn an infinite timestamp into a finite day.
             return _finite(_when(_is_finite(value), _tried(value, "DATE")))
+
+
+def _number_text(value: exp.Expression, stored: str) -> exp.Expression:
+    """A number as text that depends on nothing but its value: no sign of a zero, and no fraction of a whole number."""
+    if stored in _FLOATS:
+        whole, written = _is_whole(value), _when(_is_finite(value), cast(value, TEXT))
+    else:
+        whole = exp.EQ(this=value.copy(), expression=_floor(value))
+        written = call("RTRIM", cast(value, TEXT), text("0"))
+    digits = cast(_when(whole, _tried(value, "INT128")), TEXT)
+    return call("COALESCE", digits, written)
+
+
+def _by_bytes(value: exp.Expression) -> exp.Expression:
+    """The text without the order of its own that a hospital may have given its column."""
+    return paren(exp.Collate(this=value, expression=identifier("binary")))
 
 
 def _tried(value: exp.Expression, sql_type: str) -> exp.Expression:

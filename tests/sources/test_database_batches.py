@@ -50,13 +50,13 @@ def test_batches_hold_every_row_typed(source: SqliteTable | DuckdbTable) -> None
     assert len(set(batch.units.tolist())) == 500
 
 
-def test_keys_of_a_batch_are_whole_numbers_where_all_are(tmp_path: Path) -> None:
+def test_keys_of_a_batch_are_the_same_bytes_whatever_other_keys_there_are(tmp_path: Path) -> None:
     rows: list[Row] = [{"patient_id": "7", "x": 1.5}, {"patient_id": 8, "x": "?"}]
     path = write_sqlite(tmp_path / "t.db", rows, ("patient_id", "x"))
     (batch,) = sqlite_table(path).batches(study(columns='x = { type = "number" }\n').tables[0])
     values = batch.columns["x"]
     assert isinstance(values, Numbers)
-    assert batch.units.tolist() == [7, 8]
+    assert batch.units.tolist() == [b"i7", b"i8"]
     assert np.isnan(values.values).tolist() == [False, True]
 
 

@@ -86,7 +86,11 @@ def sum_quantiser(column: Column) -> Quantiser:
         per_unit *= 2
     while size * per_unit > LEVELS:
         per_unit /= 2
-    return Quantiser(Fraction(0), per_unit, math.ceil(lower * per_unit), math.floor(upper * per_unit))
+    low, high = math.ceil(lower * per_unit), math.floor(upper * per_unit)
+    if low >= high:
+        # No level between the bounds: a source could fail on the first row, and so tell whether there is one.
+        raise QueryMistaken(f"the bounds of {column.name!r} are too close together, and too far from 0, for a sum.")
+    return Quantiser(Fraction(0), per_unit, low, high)
 
 
 @lru_cache(maxsize=1024)
