@@ -125,7 +125,26 @@ def open_dataset(tables: Mapping[str, TableSource], *, folder: Path, key: bytes)
     return Tables({name: _opened(name, source, folder=folder, key=key) for name, source in tables.items()})
 
 
+def check_sources(tables: Mapping[str, TableSource], *, folder: Path) -> None:
+    """Refuse what can be seen in the words alone; no file and no database is touched.
+
+    Raises:
+        ConfigurationMistaken: one sentence that names the table, never an address.
+    """
+    open_dataset(tables, folder=folder, key=bytes(KEY_BYTES))
+
+
 def _opened(table: str, source: TableSource, *, folder: Path, key: bytes) -> Dataset:
+    try:
+        return _source(table, source, folder=folder, key=key)
+    except ModuleNotFoundError as error:
+        extra = "postgresql" if kind_of(source.source) == "postgresql" else "duckdb"
+        raise ConfigurationMistaken(
+            f"tables.{table}.source needs {error.name}, which is not installed; run: pip install 'wardround[{extra}]'"
+        ) from None
+
+
+def _source(table: str, source: TableSource, *, folder: Path, key: bytes) -> Dataset:
     """The source that the text names; a hospital installs only the driver of its own."""
     match kind_of(source.source):
         case "postgresql":
@@ -135,11 +154,11 @@ def _opened(table: str, source: TableSource, *, folder: Path, key: bytes) -> Dat
         case "sqlite":
             from site_agent.sources.sqlite import open_sqlite  # noqa: PLC0415
 
-            return open_sqlite(table, _path(table, source, folder), source, key=key)
+            return open_sqlite(table, source_path(table, source, folder), source, key=key)
         case "duckdb":
             from site_agent.sources.duckdb_database import open_duckdb  # noqa: PLC0415
 
-            return open_duckdb(table, _path(table, source, folder), source, key=key)
+            return open_duckdb(table, source_path(table, source, folder), source, key=key)
         case _:
             from site_agent.sources.duckdb_files import DuckdbFiles  # noqa: PLC0415
 
@@ -167,10 +186,11 @@ def table_files(table: str, source: TableSource, *, folder: Path) -> TableFiles:
         return TableFiles(kind, _absolute(table, source.relation or "", folder))
     if source.relation is not None and not source.relation.lstrip("( \t\r\n").lower().startswith(("select", "with")):
         raise ConfigurationMistaken(f"tables.{table}.relation must be one SELECT over the files, which it calls this.")
-    return TableFiles(kind, _path(table, source, folder), source.relation)
+    return TableFiles(kind, source_path(table, source, folder), source.relation)
 
 
-def _path(table: str, source: TableSource, folder: Path) -> str:
+def source_path(table: str, source: TableSource, folder: Path) -> str:
+    """The absolute path, pattern or folder that a source other than PostgreSQL names."""
     beginning, colon, rest = source.source.partition(":")
     return _absolute(table, rest if f"{beginning}{colon}" in _BEGINNINGS else source.source, folder)
 

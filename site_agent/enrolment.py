@@ -12,7 +12,7 @@ from pathlib import Path
 from protos import channels
 from protos.calls import EnrolmentCalls
 from site_agent.configuration import SiteConfiguration, parse_site
-from site_agent.dataset import table_files
+from site_agent.dataset import check_sources
 from site_agent.folder import CoordinatorRecord, SiteFolder
 from site_agent.ledger import SiteLedger
 from wardround.federation.certificates import key_from_pem, key_to_pem, make_request, new_tls_key
@@ -22,6 +22,7 @@ from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity, Purpose, write_private
 from wardround.federation.invitation import Invitation, read_invitation
 from wardround.federation.private_folder import make_private_folder
+from wardround.federation.query import Statistic
 from wardround.federation.study import Study, delta_fault
 from wardround.federation.wording import study_text
 
@@ -40,7 +41,8 @@ address = "{address}"
 epsilon = {epsilon}
 delta = {delta}
 max_epsilon_per_plan = {per_plan}
-statistics = ["count", "sum", "mean"]
+# What may be asked. "keys" would let texts leave that enough patients share.
+statistics = [{statistics}]
 approval = "automatic"           # or "manual": a data steward approves each plan
 """
 
@@ -89,8 +91,7 @@ def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
     if configuration.name != invitation.site:
         msg = f"{source.name}: site.name is {configuration.name!r} but the invitation is for {invitation.site!r}."
         raise ConfigurationMistaken(msg)
-    for table, where in configuration.tables.items():
-        table_files(table, where, folder=path)
+    check_sources(configuration.tables, folder=path)
     if (fault := delta_fault(study.cap.delta, {configuration.name: configuration.patients})) is not None:
         msg = f"The study cannot be joined: {fault}"
         raise ConfigurationMistaken(msg)
@@ -99,7 +100,7 @@ def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
 
 def _template(invitation: Invitation, study: Study) -> str:
     tables = "".join(
-        f'[tables.{table.name}]\nsource = "{table.name}.csv"      # a path or pattern ending in .csv or .parquet\n\n'
+        f'[tables.{table.name}]\nsource = "{table.name}.csv"    # a file, a folder or a database; see docs/site.md\n\n'
         for table in study.tables
     )
     return TEMPLATE.format(
@@ -109,6 +110,7 @@ def _template(invitation: Invitation, study: Study) -> str:
         epsilon=study.cap.epsilon,
         delta=study.cap.delta,
         per_plan=study.cap.epsilon / 3,
+        statistics=", ".join(f'"{each.value}"' for each in Statistic if each is not Statistic.KEYS),
     )
 
 

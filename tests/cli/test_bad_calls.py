@@ -272,11 +272,11 @@ def test_a_site_with_a_misspelt_configuration_is_told_the_nearest_key(desk: Desk
     for before, after, says in (
         ("max_epsilon_per_plan", "max_epsilon_per_plam", "did you mean 'max_epsilon_per_plan'?"),
         ("[tables.encounters]", "[tables.encouters]", "did you mean 'encounters'?"),
-        ('"mean"]', '"meen"]', "did you mean 'mean'?"),
+        ('"mean"', '"meen"', "did you mean 'mean'?"),
         ('approval = "automatic"', 'approval = "never"', "must be one of automatic, manual."),
         ('name = "north"', 'name = "south"', "the invitation is for 'north'."),
         ("patients = 9 ", "patients = -9 ", "must be a whole number from 1"),
-        ('"encounters.csv"', '"encounters.xls"', ".csv or .parquet"),
+        ('"encounters.csv"', '"encounters.xls"', ".csv, .parquet"),
         ("epsilon = 10.0", "epsilon = nan", "policy.epsilon must be a number"),
         ("[policy]", "[policy", "is not valid TOML"),
     ):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ from coordinator.folder import CoordinatorFolder, open_folder
 from coordinator.roster import Roster, Standing
 from coordinator.serve import initialise
 from site_agent.configuration import parse_site
+from site_agent.dataset import TableSource, check_sources
+from site_agent.enrolment import prepare_enrolment
 from site_agent.policy import Approval
 from tests.roles.lone_site import STUDY
 from wardround.federation.certificates import Role, holder, make_request, new_tls_key, request_key, validity
@@ -359,3 +363,29 @@ def test_a_wrong_site_file_is_one_sentence(before: str, after: str, says: str) -
         parse_site(SITE.replace(before, after), parse_study(STUDY))
     assert says in mistake.value.message
     assert mistake.value.message.endswith((".", "?"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "visits.csv",
+        "parquet:exports",
+        "ehr.sqlite",
+        "sqlite:ehr",
+        "ehr.duckdb",
+        "postgresql://reader@db.hospital/ehr",
+    ],
+)
+def test_a_site_can_join_with_any_kind_of_source(folder: CoordinatorFolder, tmp_path: Path, source: str) -> None:
+    write_invitation(make_invitation(folder, "north", now=NOW), tmp_path / "invitation")
+    (tmp_path / "site.toml").write_text(re.sub('source = ".*"', f'source = "{source}"', SITE), encoding="utf-8")
+    ready = prepare_enrolment(tmp_path / "north", tmp_path / "invitation", tmp_path / "site.toml")
+    assert ready.configuration.tables["visits"].source == source
+
+
+def test_a_site_without_the_driver_of_its_source_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("site_agent.sources.postgresql")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigurationMistaken, match=r"needs psycopg.*pip install 'wardround\[postgresql\]'"):
+        check_sources({"visits": TableSource("postgresql://reader@db/ehr")}, folder=Path("/"))
