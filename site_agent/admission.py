@@ -39,7 +39,9 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Shape:
         raise PlanRefused(msg)
     for aggregate in plan.query.aggregates:
         if aggregate.statistic not in policy.statistics:
-            msg = f"this site's policy does not allow a {aggregate.statistic.value}."
+            msg = (
+                f"this site's policy does not allow {aggregate.statistic.value!r}; see policy.statistics in site.toml."
+            )
             raise PlanRefused(msg)
     asked = epsilon_charged(price(plan, study).cost, delta=policy.cap.delta)
     if asked > policy.max_epsilon_per_plan * (1 + 1e-9):

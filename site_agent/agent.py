@@ -27,6 +27,20 @@ LONGEST_PAUSE_SECONDS = 30.0
 log = logging.getLogger("wardround.site")
 
 
+def _note(submission: Submission) -> None:
+    """A line in the log for whoever runs the site; why a source failed may depend on rows, so it is not said."""
+    match submission:
+        case Failed():
+            log.warning(
+                "failed plan %s: its source could not be read; trying again under the same charge",
+                submission.plan_id[:12],
+            )
+        case Declined():
+            log.info("declined plan %s (%s)", submission.plan_id[:12], submission.code)
+        case _:
+            log.info("%s plan %s", type(submission).__name__.lower(), submission.plan_id[:12])
+
+
 class CoordinatorLink(Protocol):
     """The coordinator as a site reaches it: over gRPC, or in the same process in a simulation."""
 
@@ -98,7 +112,7 @@ class Agent:
 
     def _send(self, submission: Submission) -> None:
         receipt = self.link.submit(submission)
-        log.info("%s plan %s", type(submission).__name__.lower(), submission.plan_id[:12])
+        _note(submission)
         match submission:
             case Released() | Declined():
                 if receipt is None or not receipt.signed_by(self.coordinator):

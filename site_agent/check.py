@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from protos.channels import proxy_uri
 from site_agent.configuration import SiteConfiguration
-from site_agent.dataset import TableSource, kind_of
+from site_agent.dataset import FORMATS, TableSource, kind_of, source_path
 from site_agent.folder import SiteFolder, open_folder
 from site_agent.ledger import SiteLedger
 from site_agent.link import GrpcLink
@@ -173,8 +173,16 @@ def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study) 
             yield Finding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
             yield from _role(configuration.tables[table.name], table)
         except FederationError as error:
-            yield Finding(subject, ok=False, text=error.message)
+            where = _place(table.name, configuration.tables[table.name], folder)
+            yield Finding(subject, ok=False, text=f"{error.message}{where}")
         yield from _prepared(folder, dataset, table)
+
+
+def _place(table: str, source: TableSource, folder: SiteFolder) -> str:
+    """Which files were meant, for whoever must mend it; of a database's address nothing is ever said."""
+    if kind_of(source.source) == "postgresql" or source.source in FORMATS:
+        return ""
+    return f" In site.toml: {os.path.normpath(source_path(table, source, folder.path))}"
 
 
 def _role(source: TableSource, table: Table) -> Iterator[Finding]:

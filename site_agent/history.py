@@ -32,7 +32,8 @@ class Departure:
 
     def text(self) -> str:
         """The line for people."""
-        what = f"{self.line.values} noised numbers" if self.line.kind == "released" else "a refusal"
+        numbers = "number" if self.line.values == 1 else "numbers"
+        what = f"{self.line.values} noised {numbers}" if self.line.kind == "released" else "a refusal"
         state = "received" if self.line.delivered else "not yet received"
         return f"{self.line.date}  {self.line.plan_id[:16]}  {what:<22} ε = {self.epsilon:<8.4g} {state}"
 

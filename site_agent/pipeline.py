@@ -7,6 +7,7 @@ never leak one unpaid; and only bytes read back from the ledger are ever handed 
 from __future__ import annotations
 
 import datetime
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ from wardround.privacy.chance import Chance
 from wardround.privacy.filter import epsilon_charged
 from wardround.privacy.mechanisms import apply
 from wardround.privacy.selection import Choosing
+
+log = logging.getLogger("wardround.site")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +112,7 @@ class Pipeline:
         return self.ledger.hold(signed, summary=summary) is RequestState.APPROVED
 
     def _refuse(self, plan: Plan, refusal: Refused | Mistaken) -> Submission:
+        # The reason stays here: only the code leaves.
+        log.info("plan %s is refused: %s", plan.plan_id[:12], refusal.message)
         code = refusal.code if isinstance(refusal, PlanRefused | BudgetExceeded) else PlanRefused.__name__
         return self.ledger.refuse(plan.plan_id, code)

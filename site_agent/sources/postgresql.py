@@ -144,7 +144,7 @@ class PostgresqlTable:
                 return
         except _FAILURES:
             pass
-        raise SchemaRefused(f"The database of the table {table.name!r} cannot be reached, or lets the site not in.")
+        raise SchemaRefused(f"The database of the table {table.name!r} cannot be reached, or refuses this role.")
 
     def _layout(self, connection: Connection, table: Table, columns: Sequence[Column]) -> Layout:
         layout = described(connection, table, self.relation)

@@ -144,6 +144,7 @@ def test_site_check_names_what_is_wrong(
     spoil(site)
     wrong = {finding.subject: finding.text for finding in check_site(site) if not finding.ok}
     assert set(wrong) == subjects, wrong
+    assert spoil is not remove_table or str(site / "encounters.csv") in wrong["table encounters"]
 
 
 def test_site_check_says_when_the_coordinator_is_away(make_federation: Make) -> None:

@@ -210,6 +210,16 @@ def test_a_denied_plan_is_refused_for_good(tmp_path: Path) -> None:
     site.ledger.close()
 
 
+def test_why_a_plan_was_refused_stays_in_the_log_of_the_site(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    site = LoneSite(tmp_path, max_epsilon_per_plan=0.1)
+    with caplog.at_level("INFO", "wardround.site"):
+        declined = site.pipeline.run(site.task())
+    assert isinstance(declined, Declined)
+    assert "this site allows" in caplog.text
+    assert "this site allows" not in declined.entry.body
+    site.ledger.close()
+
+
 def test_a_plan_that_the_policy_refuses_never_reaches_the_steward(tmp_path: Path) -> None:
     site = LoneSite(tmp_path, approval=Approval.MANUAL, max_epsilon_per_plan=0.1)
     assert isinstance(site.pipeline.run(site.task()), Declined)
