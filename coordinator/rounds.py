@@ -244,6 +244,10 @@ def too_few(outcome: Outcome, study: Study) -> TooFewSites:
         text += f"; missing: {', '.join(outcome.missing)}"
     if outcome.refused:
         text += f"; refused: {', '.join(f'{site} ({code})' for site, code in outcome.refused)}"
+    # A refusal is signed and stays; a site that is only missing may still answer the same plan.
+    if study.min_sites > len(outcome.answered) + len(outcome.missing):
+        text += ". A refusal is final for this question: when the hospitals have changed their policy, ask it afresh"
+        return TooFewSites(f"{text} (--fresh).")
     return TooFewSites(f"{text}. Asking again costs nothing more.")
 
 

@@ -84,6 +84,16 @@ def test_a_missing_site_stays_charged(tmp_path: Path) -> None:
     assert sites["two"] == sites["one"]
 
 
+def test_where_too_many_refused_the_way_on_is_a_fresh_question(tmp_path: Path) -> None:
+    world = oracle(tmp_path, min_sites=2, moods={"two": "refuse", "three": "refuse"})
+    with pytest.raises(TooFewSites) as refusal:
+        world.ask()
+    assert refusal.value.message == (
+        "1 of 3 sites answered and the study needs 2; refused: three (PlanRefused), two (PlanRefused). A refusal is "
+        "final for this question: when the hospitals have changed their policy, ask it afresh (--fresh)."
+    )
+
+
 def test_too_few_answers_are_no_answer_and_asking_again_costs_nothing(tmp_path: Path) -> None:
     world = oracle(tmp_path, min_sites=2, moods={"two": "sleep", "three": "refuse"})
     with pytest.raises(TooFewSites) as refusal:
