@@ -19,7 +19,7 @@ ONE_TABLE = (
 )
 NOT_GROUPED = (
     "'diagnosis' is in the SELECT list but not in GROUP BY; add GROUP BY diagnosis, "
-    "or use AVG(diagnosis) or SUM(diagnosis)."
+    "or ask for one number, AVG(diagnosis)."
 )
 NO_NAME = "cannot be a name in a study; names are up to 63 letters, digits and '_'."
 OPERATORS = "use =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, AND, OR and NOT."
@@ -106,7 +106,7 @@ OPERATORS = "use =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, AND, OR and NOT."
             "SELECT (SELECT COUNT(*) FROM u) FROM t",
             "a subquery in SELECT is not supported; ask it as a question of its own.",
         ),
-        ("SELECT COUNT(a) FROM t", f"COUNT(a) is not supported; {COUNTS}"),
+        ("SELECT COUNT(a) FROM t", "COUNT(a) is not supported; use COUNT(*) with WHERE a IS NOT NULL."),
         ("SELECT COUNT(1) FROM t", f"this form of COUNT is not supported; {COUNTS}"),
         ("SELECT COUNT() FROM t", f"this form of COUNT is not supported; {COUNTS}"),
         ("SELECT COUNT(DISTINCT a, b) FROM t", f"COUNT(DISTINCT …) takes one column; {COUNTS}"),

@@ -177,7 +177,7 @@ def _not_grouped(item: ReadGroup) -> QueryMistaken:
             f"the SELECT list makes groups of {name!r} that GROUP BY does not name; give them an alias and group by it."
         )
     return QueryMistaken(
-        f"{name!r} is in the SELECT list but not in GROUP BY; add GROUP BY {name}, or use AVG({name}) or SUM({name})."
+        f"{name!r} is in the SELECT list but not in GROUP BY; add GROUP BY {name}, or ask for one number, AVG({name})."
     )
 
 

@@ -114,7 +114,8 @@ def _count(count: exp.Count, source: Source) -> Aggregate:
         case exp.Distinct():
             raise QueryMistaken(f"COUNT(DISTINCT …) takes one column; {_COUNTS}")
         case exp.Column() as column:
-            raise QueryMistaken(f"COUNT({shown(column.name)}) is not supported; {_COUNTS}")
+            name = shown(column.name)
+            raise QueryMistaken(f"COUNT({name}) is not supported; use COUNT(*) with WHERE {name} IS NOT NULL.")
         case _:
             raise QueryMistaken(f"this form of COUNT is not supported; {_COUNTS}")
 

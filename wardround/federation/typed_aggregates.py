@@ -83,17 +83,15 @@ def _check_columns(aggregate: Aggregate, table: Table) -> None:
         case Statistic.COUNT:
             if aggregate.column not in (None, table.unit_key):
                 msg = (
-                    f"COUNT({aggregate.column}) is not supported; use COUNT(*) for events "
-                    f"or COUNT(DISTINCT {table.unit_key}) for patients."
+                    f"only {table.unit_key!r} can be counted as COUNT(DISTINCT …), not {aggregate.column!r}; "
+                    f"to see which values it has, ask COUNT(*) with GROUP BY {aggregate.column}."
                 )
                 raise QueryMistaken(msg)
         case Statistic.KEYS:
             if not table.column(aggregate.column or "").open:
                 raise QueryMistaken(f"the values of {aggregate.column!r} are public; group by it instead.")
         case Statistic.CHOICE | Statistic.CHI_SQUARE:
-            for name in aggregate.columns:
-                if not table.column(name).domain:
-                    raise _no_keys(Grouping(name), table)
+            _check_public(aggregate, table)
         case Statistic.SURVIVAL:
             _check_number(aggregate, table.column(aggregate.column or ""), _ORDERED)
             event = table.column(aggregate.others[0])
@@ -106,10 +104,21 @@ def _check_columns(aggregate: Aggregate, table: Table) -> None:
                 _check_number(aggregate, table.column(name), _NUMERIC)
 
 
+def _check_public(aggregate: Aggregate, table: Table) -> None:
+    for name in aggregate.columns:
+        if table.column(name).open:
+            raise QueryMistaken(
+                f"the values of {name!r} are not public; ask COUNT(DISTINCT {table.unit_key}) with GROUP BY {name}."
+            )
+        if not table.column(name).domain:
+            raise _no_keys(Grouping(name), table)
+
+
 def _check_number(aggregate: Aggregate, column: Column, types: tuple[ColumnType, ...]) -> None:
     word = aggregate.statistic.value
     if column.type not in types:
-        raise QueryMistaken(f"{column.name!r} is a {column.type.value} column; a {word} needs numbers.")
+        what = "the time of a survival curve" if aggregate.statistic is Statistic.SURVIVAL else f"a {word}"
+        raise QueryMistaken(f"{column.name!r} is of type {column.type.value}; {what} needs numbers.")
     if column.numeric_bounds is None:
         msg = (
             f"the study declares no bounds for {column.name!r}, so a {word} of it cannot be "

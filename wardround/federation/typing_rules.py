@@ -31,12 +31,19 @@ from wardround.federation.expressions import (
     leaf_values,
     leaves,
 )
-from wardround.federation.query import MAX_AGGREGATES, Query
+from wardround.federation.query import MAX_AGGREGATES, Query, Statistic
 from wardround.federation.study import Column, ColumnType, Study, Table, parse_date
 from wardround.federation.typed_aggregates import ALONE, typed_aggregate, typed_groups
 
 MAX_INTEGER = 2**63 - 1
 _EQUALITY = (Operator.EQUAL, Operator.UNEQUAL)
+_WANTED = {
+    ColumnType.INTEGER: "a whole number",
+    ColumnType.NUMBER: "a number",
+    ColumnType.CATEGORY: "a text such as 'E11'",
+    ColumnType.BOOLEAN: "TRUE or FALSE",
+    ColumnType.DATE: "a date such as '2026-01-31'",
+}
 
 
 def typed(query: Query, study: Study) -> Query:
@@ -51,7 +58,8 @@ def typed(query: Query, study: Study) -> Query:
         raise QueryMistaken(msg)
     alone = next((each.statistic for each in aggregates if each.statistic in ALONE), None)
     if alone is not None and (len(aggregates) > 1 or query.group_by):
-        msg = f"a {alone.value} is a question of its own; ask it without other aggregates and without GROUP BY."
+        word = {Statistic.CHOICE: "MODE", Statistic.CHI_SQUARE: "CHI_SQUARE"}.get(alone, "KEYS")
+        msg = f"{word} is a question of its own; ask it without other aggregates and without GROUP BY."
         raise QueryMistaken(msg)
     groups = typed_groups(query.group_by, table)
     cohort = None if query.cohort is None else _typed_cohort(query.cohort, table)
@@ -119,8 +127,9 @@ def typed_value(value: Value, column: Column) -> Value:
             return _number(value, column)
         case _:
             pass
-    expected = "a date such as '2026-01-31'" if column.type is ColumnType.DATE else f"a {column.type.value}"
-    msg = f"{column.name!r} is compared with {value!r}, but it is a {column.type.value} column; give {expected}."
+    msg = (
+        f"{column.name!r} is compared with {value!r}, but its type is {column.type.value}; give {_WANTED[column.type]}."
+    )
     raise QueryMistaken(msg)
 
 
