@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 COUNTS = {"one": 1, "two": 10, "three": 100}
+# Larger ones, for questions whose answers need patients.
+LARGER = {"four": 1000, "five": 2000}
 
 STUDY = """\
 name = "oracle"
@@ -67,6 +69,6 @@ class Terms:
 def rows_of(name: str) -> str:
     """The table of one hospital: two encounters for each of its patients."""
     lines = ["patient_id,age,sbp,diagnosis"]
-    for patient in range(COUNTS[name]):
+    for patient in range((COUNTS | LARGER)[name]):
         lines += [f"{name}-{patient},{30 + patient % 50},{120 + patient % 30},{d}" for d in ("E11", "I10")]
     return "\n".join(lines) + "\n"
