@@ -17,6 +17,7 @@ from sqlglot import exp
 from site_agent.sources.postgresql_choosing import (
     Packing,
     Share,
+    levels_once,
     packed_tally_statement,
     packing,
     restricted,
@@ -58,19 +59,23 @@ class PostgresqlTallies:
     def _tally(self, form: Shape, part: Part) -> Tally:
         cap = record_cap(form, part)
         if cap is None:
-            return read_tally(part, self._lines(tally_statement(form, part, self.rows, self.dialect)))
+            return self._counted(form, part, self.rows)
         if self.ranked and part.kind in _ROWS:
             # Different whole numbers from 1 to the cap: the database keeps them different (see `check_rank`).
             first = exp.Between(this=ref(RANK), low=exp.Literal.number(1), high=exp.Literal.number(cap))
-            rows = restricted(self.rows, first)
-            return read_tally(part, self._lines(tally_statement(form, part, rows, self.dialect)))
+            return self._counted(form, part, restricted(self.rows, first))
         packed = packing(part) if self.dialect.whole_keys else None
         if packed is None:
             return self._windowed(form, part, self.rows, cap)
         return self._packed(form, part, cap, packed)
 
+    def _counted(self, form: Shape, part: Part, rows: TypedRows) -> Tally:
+        statement = tally_statement(form, part, rows, self.dialect)
+        return read_tally(part, self._lines(levels_once(statement, part)))
+
     def _windowed(self, form: Shape, part: Part, rows: TypedRows, cap: int) -> Tally:
-        return read_tally(part, self._lines(capped_tally_statement(form, part, rows, self.dialect, cap=cap)))
+        statement = capped_tally_statement(form, part, rows, self.dialect, cap=cap)
+        return read_tally(part, self._lines(levels_once(statement, part)))
 
     def _packed(self, form: Shape, part: Part, cap: int, packed: Packing) -> Tally:
         for shares in self.shares:
@@ -84,7 +89,8 @@ class PostgresqlTallies:
         rows = share.among(self.rows, self.dialect)
         # PostgreSQL expects few numbers from an array and would sort them once more to count them.
         self.connection.execute("SET LOCAL enable_sort = off")
-        found = self._lines(packed_tally_statement(form, part, rows, self.dialect, cap=cap, packed=packed))
+        statement = packed_tally_statement(form, part, rows, self.dialect, cap=cap, packed=packed)
+        found = self._lines(levels_once(statement, part))
         self.connection.execute("SET LOCAL enable_sort = on")
         tally = read_tally(part, [line for line in found if line[0] is not None])
         if len(found) == sum(line[0] is not None for line in found):

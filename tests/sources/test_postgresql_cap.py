@@ -78,13 +78,21 @@ def test_a_patient_with_a_whole_number_stays_within_the_norms_whoever_else_is_th
     assert own[0].total.sum() == 3 * 64, "the cap keeps as many rows as it may"
 
 
-def test_where_nobody_has_too_many_rows_whole_keys_give_the_same_integers() -> None:
+@pytest.mark.parametrize("before_the_edge", [None, 15])
+def test_where_nobody_has_too_many_rows_whole_keys_give_the_same_integers(before_the_edge: int | None) -> None:
+    """Also where some keys have no place in the numbers that are sorted, and others just have."""
+    from site_agent.sources.postgresql_choosing import packing
+
     rows = rows_of(random.Random(9), patients=30, rows=150)
-    typed = keyed(rows, {f"p{place}": place for place in range(30)})
     for by in (BY_DX, (Grouping("dx"), Grouping("ward"))):
-        query = Query("visits", (Aggregate(Statistic.COUNT), Aggregate(Statistic.SUM, "cost")), None, by)
-        asked = shape(query, agreed(), Mechanism.DISCRETE_GAUSSIAN)
-        assert totals(whole_keys(typed, agreed()), asked) == reference_totals(asked, typed)
+        for aggregate in (Aggregate(Statistic.COUNT), Aggregate(Statistic.SUM, "cost")):
+            asked = shape(Query("visits", (aggregate,), None, by), agreed(), Mechanism.DISCRETE_GAUSSIAN)
+            packed = packing(asked.parts[0])
+            assert packed is not None
+            assert packed.folded == (aggregate.statistic is Statistic.SUM)
+            first = 0 if before_the_edge is None else 2**packed.unit_bits - before_the_edge
+            typed = keyed(rows, {f"p{place}": first + place for place in range(30)})
+            assert totals(whole_keys(typed, agreed()), asked) == reference_totals(asked, typed)
 
 
 def test_every_row_of_a_crowded_patient_is_as_likely_to_count() -> None:
@@ -99,11 +107,30 @@ def test_every_row_of_a_crowded_patient_is_as_likely_to_count() -> None:
     assert all(abs(number - 250) < 82 for number in found)
 
 
+def test_every_row_of_a_crowded_patient_is_as_likely_to_be_added() -> None:
+    """The same of a sum, whose records leave a hash no room of its own: neither a code nor a value is preferred."""
+    codes: list[Row] = [{"patient_id": place, "dx": word, "x": 3.7} for place in range(1000) for word in "ABCD"]
+    values: list[Row] = [
+        {"patient_id": place, "dx": "A", "x": x} for place in range(1000) for x in (0.5, 1.5, 2.5, 3.5)
+    ]
+    columns = 'dx = { type = "category", values = ["A", "B", "C", "D"] }\nx = { type = "number", lower = 0, upper = 4 }'
+    asked = ask(study(columns, rows=1), Aggregate(Statistic.SUM, "x"), by=BY_DX)
+    types = {"patient_id": "int8", "dx": "text", "x": "float8"}
+    by_code, by_value = (totals(dataset(new_table(rows, types)), asked)[0] for rows in (codes, values))
+    level = float(asked.parts[0].quantisers[0].per_unit)
+    assert sum(by_code) == pytest.approx(1000 * 3.7 * level, rel=1e-6), "one row of each patient"
+    # 1000 draws of a quarter: six standard deviations are 82; of the mean of four values they are 0.22.
+    assert all(abs(total / (3.7 * level) - 250) < 82 for total in by_code)
+    assert abs(by_value[0] / (1000 * level) - 2) < 0.22
+
+
 def test_the_order_of_rows_decides_nothing() -> None:
-    rows: list[Row] = [{"patient_id": place % 7, "dx": "ABCD"[place % 4]} for place in range(200)]
-    agreed_study = study('dx = { type = "category", values = ["A", "B", "C", "D"] }', rows=5)
-    asked = ask(agreed_study, Aggregate(Statistic.COUNT), by=BY_DX)
-    types = {"patient_id": "int8", "dx": "text"}
+    rows: list[Row] = [{"patient_id": place % 7, "dx": "ABCD"[place % 4], "x": place / 3} for place in range(200)]
+    columns = (
+        'dx = { type = "category", values = ["A", "B", "C", "D"] }\nx = { type = "number", lower = 0, upper = 99 }'
+    )
+    asked = ask(study(columns, rows=5), Aggregate(Statistic.COUNT), Aggregate(Statistic.SUM, "x"), by=BY_DX)
+    types = {"patient_id": "int8", "dx": "text", "x": "float8"}
     found = [totals(dataset(new_table(order, types)), asked) for order in (rows, rows[::-1])]
     assert found[0] == found[1]
 
@@ -112,15 +139,20 @@ def test_the_order_of_rows_decides_nothing() -> None:
 
 
 def test_shares_of_the_units_make_the_same_choices() -> None:
-    rows: list[Row] = [{"patient_id": place % 50 - 3, "dx": "AB"[place % 3 // 2]} for place in range(900)]
-    name = new_table(rows, {"patient_id": "int8", "dx": "text"})
-    asked = ask(study(AB, rows=5), Aggregate(Statistic.COUNT), by=BY_DX)
+    rows: list[Row] = [
+        {"patient_id": place % 50 - 3, "dx": "AB"[place % 3 // 2], "x": place / 10} for place in range(900)
+    ]
+    name = new_table(rows, {"patient_id": "int8", "dx": "text", "x": "float8"})
+    agreed_study = study(f'{AB}\nx = {{ type = "number", lower = 0, upper = 90 }}', rows=5)
+    asked = ask(agreed_study, Aggregate(Statistic.COUNT), Aggregate(Statistic.SUM, "x"), by=BY_DX)
     table = opened(name)
     with table.reading() as connection:
         once = table.tallies(connection, asked)
-        found = [replace(once, shares=(number,)).bounded(asked)[0].total.tolist() for number in (1, 4, 16)]
+        found = [
+            [part.total.tolist() for part in replace(once, shares=(number,)).bounded(asked)] for number in (1, 4, 16)
+        ]
     assert found[0] == found[1] == found[2]
-    assert sum(found[0]) == 50 * 5
+    assert sum(found[0][0]) == 50 * 5
 
 
 def ranked(*, unique: str = "patient_id, place", kind: str = "int4") -> str:
