@@ -159,6 +159,13 @@ CALLS: dict[str, tuple[tuple[object, ...], str]] = {
     "a list for a profile": (("ask", "--profile", "@list.profile", COUNT), "is not an analyst's profile"),
     "a study for a profile": (("ask", "--profile", "@study.toml", COUNT), "is not an analyst's profile"),
     "bytes for a profile": (("ask", "--profile", "@binary.toml", COUNT), "cannot be read as UTF-8 text"),
+    # The profile would be refused too: the picture comes first, before anything could be asked and charged.
+    "a picture that is no SVG": (("ask", "--profile", "@other.profile", COUNT, "--plot", "@x.png"), "ending in .svg"),
+    "a picture nowhere": (("ask", "--profile", "@other.profile", COUNT, "--plot", "@no/x.svg"), "cannot be written"),
+    "a budget's picture nowhere": (
+        ("budget", "--profile", "@other.profile", "--plot", "@no/x.svg"),
+        "cannot be written",
+    ),
     "the secure sum": (("ask", "--profile", "@other.profile", COUNT, "--privacy", "sum"), "secure sum"),
     "no study": (("coordinator", "init", "@new", "--study", "@nowhere"), "does not exist"),
     "a garbled study": (("coordinator", "init", "@new", "--study", "@garbled.toml"), "is not valid TOML"),

@@ -7,6 +7,7 @@ band. Plain SVG text, so that it needs no library and can be read, searched and 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,16 +22,26 @@ from wardround.federation.query import Statistic
 MOST_ROWS = 500
 
 
-def write_picture(svg: str, path: Path) -> None:
-    """Write a picture to an .svg file."""
+def check_place(path: Path) -> None:
+    """Refuse where no picture can be written; asked before a question is paid for."""
     if path.suffix.lower() != ".svg":
         msg = f"--plot writes SVG; name a file ending in .svg instead of {path.name!r}."
         raise Mistaken(msg)
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise _unwritable(path)
+
+
+def write_picture(svg: str, path: Path) -> None:
+    """Write a picture to an .svg file."""
+    check_place(path)
     try:
         path.write_text(svg, encoding="utf-8")
     except OSError:
-        msg = f"{path} cannot be written; name a file in a folder that exists and is yours."
-        raise ConfigurationMistaken(msg) from None
+        raise _unwritable(path) from None
+
+
+def _unwritable(path: Path) -> ConfigurationMistaken:
+    return ConfigurationMistaken(f"{path} cannot be written; name a file in a folder that exists and is yours.")
 
 
 def picture(answer: Answer, lines: Sequence[Line] | None = None) -> str:

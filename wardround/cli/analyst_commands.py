@@ -68,6 +68,7 @@ def ask(
     from wardround.analyst.client import connect
 
     check_privacy(privacy)
+    _check_plot(plot)
     with connect(profile) as federation:
         if dry_run:
             preview = federation.preview(sql, epsilon=epsilon, delta=delta, search=search)
@@ -98,11 +99,20 @@ def budget(
     """Show what the study has spent by every accountant, what remains, and what it means for one patient."""
     from wardround.analyst.client import connect
 
+    _check_plot(plot)
     with connect(profile) as federation:
         report = federation.budget()
     if plot is not None:
         report.plot(plot)
     print_document(report.document()) if as_json else say(str(report))
+
+
+def _check_plot(plot: Path | None) -> None:
+    """A wrong file is a wrong call: it is said before anything is asked and charged."""
+    if plot is not None:
+        from wardround.analyst.plot import check_place
+
+        check_place(plot)
 
 
 def check_privacy(privacy: str) -> None:
