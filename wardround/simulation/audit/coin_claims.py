@@ -76,11 +76,16 @@ def frequent_key(mechanism: Mechanism, setting: Setting) -> Bound:
     draws = min(setting.draws, MOST_KEYS)
     fact = _selection(mechanism)
     held = 2 * fact.threshold // fact.steps + 1
-    samples = [_shown(count, fact, draws) for count in (held + 1, held)]
+    return told_apart(held + 1, held, fact, draws, alpha=setting.alpha)
+
+
+def told_apart(with_unit: int, without: int, fact: SelectionFact, draws: int, *, alpha: float) -> Bound:
+    """How well the noised count of one key tells its two true counts apart."""
+    samples = [_shown(count, fact, draws) for count in (with_unit, without)]
     cost = fact.cost()
-    if mechanism is Mechanism.DISCRETE_GAUSSIAN:
-        return Measure.MU, math.sqrt(cost.mu_squared / MU_UNIT), mu_bound(*samples, alpha=setting.alpha)
-    bound = epsilon_bound(*samples, alpha=setting.alpha, delta=cost.slack / SLACK_UNIT)
+    if fact.law.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        return Measure.MU, math.sqrt(cost.mu_squared / MU_UNIT), mu_bound(*samples, alpha=alpha)
+    bound = epsilon_bound(*samples, alpha=alpha, delta=cost.slack / SLACK_UNIT)
     return Measure.EPSILON, cost.pure / PURE_UNIT, bound
 
 

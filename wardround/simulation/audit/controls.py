@@ -46,6 +46,8 @@ def broken_controls(study: Study, worlds: Worlds, setting: Setting, tell: Callab
         spread("a tenth less noise, Gaussian", gaussian, setting, law=scaled(gaussian.law, less)),
         audited("no clipping", _unclipped(study, worlds), setting),
         _one_for_all_groups(study, worlds, setting),
+        _one_for_all_levels(study, worlds, setting),
+        _mean_for_moments(study, worlds, setting),
         _float_laplace(setting),
         _leaking_keys(setting),
         _underpaid_keys(setting),
@@ -78,6 +80,19 @@ def _one_for_all_groups(study: Study, worlds: Worlds, setting: Setting) -> Findi
     """COUNT(DISTINCT patient) GROUP BY with the noise of a single count."""
     tried = experiment(QUESTIONS["count of patients by group"], study, _LAPLACE, worlds)
     return audited("sensitivity 1 for several groups", tried, setting, law=_single_count())
+
+
+def _one_for_all_levels(study: Study, worlds: Worlds, setting: Setting) -> Finding:
+    """A tree of counts with the noise of its leaves alone."""
+    tried = experiment(QUESTIONS["median"], study, _LAPLACE, worlds)
+    return audited("sensitivity 1 for all levels of a tree", tried, setting, law=_single_count())
+
+
+def _mean_for_moments(study: Study, worlds: Worlds, setting: Setting) -> Finding:
+    """A variance with the noise of its largest number alone, as if the patient moved one of three."""
+    tried = experiment(QUESTIONS["variance"], study, _GAUSSIAN, worlds)
+    law = scaled(tried.law, Fraction(2, 3))
+    return audited("one moment's sensitivity for three", tried, setting, law=law)
 
 
 def _single_count() -> NoiseLaw:

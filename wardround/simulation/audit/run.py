@@ -12,6 +12,7 @@ from wardround.simulation.audit.controls import broken_controls
 from wardround.simulation.audit.exact_claims import exact_claims
 from wardround.simulation.audit.federated import federated_claims
 from wardround.simulation.audit.findings import AuditReport
+from wardround.simulation.audit.key_claims import key_claims
 from wardround.simulation.audit.pipeline import Setting, pipeline_claims
 from wardround.simulation.audit.worlds import audit_study, canary_in_every_ward, one_canary
 
@@ -20,7 +21,7 @@ DEFAULT_DRAWS = 300_000
 FEWEST_DRAWS, MOST_DRAWS = 1_000, 10_000_000
 
 # Each bound may be wrong so rarely that, all together, they are right with the stated confidence.
-_MOST_BOUNDS = 40
+_MOST_BOUNDS = 60
 
 
 def run_audit(*, draws: int = DEFAULT_DRAWS, tell: Callable[[str], None]) -> AuditReport:
@@ -35,6 +36,7 @@ def run_audit(*, draws: int = DEFAULT_DRAWS, tell: Callable[[str], None]) -> Aud
         claims = [
             *exact_claims(study, worlds, tell),
             *pipeline_claims(study, worlds, setting, tell),
+            *key_claims(place / "keys", setting, tell),
             *federated_claims(canary_in_every_ward(place / "wards"), place / "federations", setting, tell),
             *coin_claims(setting, tell),
         ]

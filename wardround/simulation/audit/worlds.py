@@ -25,12 +25,17 @@ PATIENTS = 60
 CANARY_ROWS = 40
 OUT_OF_BOUNDS = 5000.0
 
-_HEADER = ("patient_id", "diagnosis", "ward", "cost")
+_HEADER = ("patient_id", "diagnosis", "ward", "cost", "code")
 _Row = tuple[str, str, int, float]
 
 
 def audit_study(
-    *, epsilon: float = 9000.0, pure_epsilon: float = 4000.0, max_rows: int = MAX_ROWS, cost: int = 1000
+    *,
+    epsilon: float = 9000.0,
+    pure_epsilon: float = 4000.0,
+    max_rows: int = MAX_ROWS,
+    max_groups: int = MAX_ROWS,
+    cost: int = 1000,
 ) -> Study:
     """A study with room for a thousand questions: an audit asks again and again, which nobody else may."""
     names = ", ".join(f'"{name}"' for name in GROUPS)
@@ -38,10 +43,13 @@ def audit_study(
         f'name = "audit"\nunit = "patient"\noverlap = 1\nmin_sites = 1\n'
         f"[budget]\nepsilon = {epsilon}\ndelta = 1e-6\npure_epsilon = {pure_epsilon}\n"
         f'[tables.{TABLE}]\nunit_key = "patient_id"\nmax_rows_per_unit = {max_rows}\n'
+        f"max_groups_per_unit = {max_groups}\n"
         f"[tables.{TABLE}.columns]\n"
         f'diagnosis = {{ type = "category", values = [{names}] }}\n'
         f'ward = {{ type = "integer", lower = 1, upper = {WARDS} }}\n'
         f'cost = {{ type = "number", lower = 0, upper = {cost}, step = 1 }}\n'
+        # The diagnosis once more, as text whose values nobody declared.
+        'code = { type = "category" }\n'
     )
 
 
@@ -53,10 +61,10 @@ class Worlds:
     without: Dataset
 
 
-def one_canary(folder: Path) -> Worlds:
+def one_canary(folder: Path, *, patients: int = PATIENTS) -> Worlds:
     """One patient more or less, who has rows everywhere."""
     canary = [("canary", GROUPS[i % len(GROUPS)], 1 + i, OUT_OF_BOUNDS) for i in range(CANARY_ROWS)]
-    return _worlds(folder, _others(), canary)
+    return _worlds(folder, _others(patients), canary)
 
 
 def canary_in_every_ward(folder: Path) -> Worlds:
@@ -71,10 +79,10 @@ def canary_in_every_ward(folder: Path) -> Worlds:
     return _worlds(folder, _others(), canaries)
 
 
-def _others() -> list[_Row]:
+def _others(patients: int = PATIENTS) -> list[_Row]:
     return [
         (f"patient-{i}", GROUPS[(i + row) % len(GROUPS)], 1 + (7 * i + row) % WARDS, float(37 * i % 900))
-        for i in range(PATIENTS)
+        for i in range(patients)
         for row in range(1 + i % 3)
     ]
 
@@ -92,7 +100,7 @@ def _dataset(folder: Path, rows: Iterable[_Row]) -> Dataset:
     with path.open("w", newline="", encoding="utf-8") as stream:
         table = csv.writer(stream)
         table.writerow(_HEADER)
-        table.writerows(rows)
+        table.writerows((*row, row[1]) for row in rows)
     # Which rows count is decided alike in both worlds, as it is at one hospital before and after a patient leaves.
     key = hashlib.sha256(SITE.encode()).digest()
     return open_dataset({TABLE: TableSource(str(path))}, folder=folder, key=key)
