@@ -98,3 +98,19 @@ def test_a_picture_of_nothing_and_of_too_much_says_so() -> None:
 @pytest.mark.parametrize("statistic", ["histogram", "survival", "count", "correlation"])
 def test_a_single_flat_number_can_be_drawn(statistic: str) -> None:
     assert drawn(estimate(statistic, "x", 0.0, 0.0, term="0")).tag.endswith("svg")
+
+
+def test_a_correlation_names_both_columns() -> None:
+    pairs = (("a", "b"), ("a", "c"), ("b", "c"))
+    tree = drawn(*(estimate("correlation", one, 0.5, 0.1, term=other) for one, other in pairs))
+    assert {"a, b", "a, c", "b, c"} <= set(texts(tree))
+
+
+@pytest.mark.parametrize(
+    ("months", "lines"),
+    [(("2025-11", "2025-12", "2026-01"), 1), (("2026-01", "2025-12"), 1), (("2025-01", "2025-03"), 0)],
+)
+def test_no_line_is_drawn_over_months_that_are_not_shown(months: tuple[str, ...], lines: int) -> None:
+    tree = drawn(*(estimate("count", None, 5.0, 1.0, group=(("month", month),)) for month in months))
+    assert len(nodes(tree, "path")) == 2 * lines
+    assert set(months) <= set(texts(tree))

@@ -76,7 +76,8 @@ def _foot(answer: Answer, lines: Sequence[Line]) -> str:
     of = "the noise and the sample" if all(line.estimate.sampling for line in lines) else "the noise"
     cut = f"; the first {MOST_ROWS} of {len(lines)} numbers" if len(lines) > MOST_ROWS else ""
     confidence = f"{lines[0].estimate.confidence:.0%}"
-    return f"{len(answer.answered)} site(s) answered; bars and bands are {confidence} intervals of {of}{cut}"
+    sites = "1 site" if len(answer.answered) == 1 else f"{len(answer.answered)} sites"
+    return f"{sites} answered; bars and bands are {confidence} intervals of {of}{cut}"
 
 
 def _panels(name: str, lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
@@ -123,7 +124,9 @@ def _rows(name: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
     for number, line in enumerate(lines):
         estimate = line.estimate
         y = top + HEAD + ROW * number + ROW / 2
-        names = [*(value_text(value) for _, value in estimate.group), *([estimate.term] if estimate.term else [])]
+        paired = estimate.statistic == Statistic.CORRELATION.value
+        names = [*(value_text(value) for _, value in estimate.group), *([estimate.column or ""] if paired else [])]
+        names += [estimate.term] if estimate.term else []
         begins, ends = (x(end) for end in estimate.interval)
         parts.append(label(left - 10, y + 4, (", ".join(names) or "all")[:28], end=True))
         parts.append(f'<line x1="{begins:.1f}" y1="{y}" x2="{ends:.1f}" y2="{y}" stroke="#1f6f8b" stroke-width="2"/>')

@@ -21,10 +21,13 @@ _FIRST_EDGE = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def is_series(lines: Sequence[Line]) -> bool:
-    """Whether the first group column is the months of a series."""
+    """Whether the first group column is the months of a series, none of them left out: a line would pass over it."""
     months = {str(line.estimate.group[0][1]) for line in lines if line.estimate.group}
     grouped = all(line.estimate.group for line in lines)
-    return grouped and len(months) >= FEWEST_MONTHS and all(_MONTH.fullmatch(month) for month in months)
+    if not grouped or len(months) < FEWEST_MONTHS or not all(_MONTH.fullmatch(month) for month in months):
+        return False
+    numbers = [12 * int(month[:4]) + int(month[5:]) for month in months]
+    return max(numbers) - min(numbers) < len(months)
 
 
 def bars(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
