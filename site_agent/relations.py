@@ -112,6 +112,15 @@ _HIDDEN = ("pg_", "lo_", "read_", "sqlite_", "duckdb_", "pragma_")
 _PHYSICAL = frozenset(
     {"rowid", "_rowid_", "oid", "ctid", "xmin", "xmax", "cmin", "cmax", "tableoid", "file_row_number"}
 )
+_AGGREGATES = frozenset((
+    "arbitrary", "arg_max_null", "arg_max_nulls_last", "arg_min_null", "arg_min_nulls_last", "bitstring_agg",
+    "combine_aggr", "count_star", "decimal_average", "entropy", "every", "favg", "fsum", "histogram",
+    "histogram_exact", "json_arrayagg", "json_objectagg", "jsonb_group_array", "jsonb_group_object", "kahan_sum",
+    "kurtosis_pop", "lttb", "mad", "mean", "percentile", "product", "range_agg", "range_intersect_agg",
+    "reservoir_quantile", "sem", "sum_no_overflow", "sumkahan", "total", "variant_group_object", "xmlagg",
+))  # fmt: skip
+"""Aggregates of one database that the parser takes for functions of a row."""
+
 _MOMENTS = frozenset({"now", "today", "tomorrow", "yesterday"})
 
 
@@ -211,7 +220,7 @@ def _named_faults(query: exp.Query, only: Collection[str] | None) -> Iterator[st
         elif only is not None and (table.name.lower() not in {*own, *only} or table.args.get("db")):
             yield f"may read {' and '.join(only)} alone"
     for function in query.find_all(exp.Func):
-        name = (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()
+        name = _function_name(function)
         if name in _VOLATILE or name.startswith(_HIDDEN) or isinstance(function, exp.Rand | exp.CurrentDate):
             yield "may not use functions whose value is not the row's own, such as random() and now()"
     for column in query.find_all(exp.Column):
@@ -266,8 +275,13 @@ def _adds_up(select: exp.Select) -> bool:
     return any(
         not (isinstance(found.parent, exp.Window) and found.arg_key == "this")
         and not (isinstance(found.parent, exp.Filter) and isinstance(found.parent.parent, exp.Window))
-        for found in _own(select, exp.AggFunc)
+        for found in _own(select, exp.Func)
+        if isinstance(found, exp.AggFunc) or _function_name(found) in _AGGREGATES
     )
+
+
+def _function_name(function: exp.Func) -> str:
+    return (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()
 
 
 def _tied(select: exp.Select, keys: frozenset[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 
 from site_agent.relations import THIS, relation_query
@@ -109,6 +110,36 @@ def test_what_mixes_patients_or_changes_something_is_refused_in_one_sentence(tex
 def test_each_databases_own_ways_to_mix_patients_are_refused(text: str, dialect: str) -> None:
     with pytest.raises(ConfigurationMistaken):
         relation_query(TABLE, text, dialect)
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect"),
+    [
+        *((name, "sqlite") for name in ("total", "median", "percentile", "group_concat", "jsonb_group_array")),
+        *((name, "postgres") for name in ("every", "bit_xor", "range_agg", "regr_slope", "xmlagg", "json_arrayagg")),
+        *((name, "duckdb") for name in ("mean", "favg", "product", "mad", "entropy", "arbitrary", "histogram")),
+    ],
+)
+def test_an_aggregate_of_everybody_is_refused_whatever_a_database_calls_it(name: str, dialect: str) -> None:
+    for text in (
+        f"SELECT * FROM visits WHERE age > (SELECT {name}(age) FROM visits)",
+        f"SELECT * FROM visits WHERE age > (SELECT {name}(age, ward) FROM visits)",
+    ):
+        with pytest.raises(ConfigurationMistaken):
+            relation_query(TABLE, text, dialect)
+    relation_query(TABLE, f"SELECT patient_id, {name}(age) AS age FROM visits GROUP BY patient_id", dialect)
+
+
+def test_every_aggregate_of_duckdb_is_known() -> None:
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
+        ).fetchall()
+    names = [str(line[0]) for line in found if str(line[0])[0].isalpha()]
+    assert len(names) > 50
+    for name in names:
+        with pytest.raises(ConfigurationMistaken):
+            relation_query(TABLE, f"SELECT * FROM visits WHERE age > (SELECT {name}(age, ward) FROM visits)", "duckdb")
 
 
 def test_over_files_only_the_files_can_be_named() -> None:
