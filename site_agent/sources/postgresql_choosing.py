@@ -66,7 +66,7 @@ def packing(part: Part) -> Packing | None:
     beside, folded = Packing(record), Packing(record, folded=True)
     if beside.unit_bits >= _LEAST_UNIT_BITS:
         return beside
-    # Records that differ in nothing but the mixed bits are not in an even order: it may be only by a hair of a value.
+    # Records that differ in the mixed bits alone are in no even order: these may be bits of a value, never of a cell.
     fine = bool(record.value_bits) and record.value_bits[-1] >= _HASH_BITS
     return folded if fine and folded.unit_bits >= _LEAST_FOLDED_UNIT_BITS else None
 

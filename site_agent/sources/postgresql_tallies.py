@@ -34,6 +34,7 @@ from wardround.privacy.bounded import Bounded
 
 RANK = "rank"
 _SHARES = (1, 16, 256)
+_PEEKED = 1000
 _ROWS = (PartKind.EVENTS, PartKind.SUM)
 _CRAMMED = (errors.ProgramLimitExceeded, errors.OutOfMemory, errors.InternalError)
 
@@ -47,6 +48,7 @@ class PostgresqlTallies:
     dialect: PostgresqlDialect
     ranked: bool = False
     shares: tuple[int, ...] = _SHARES
+    peeked: int = _PEEKED
 
     def bounded(self, form: Shape) -> tuple[Bounded, ...]:
         """The bounded totals of every part."""
@@ -87,16 +89,29 @@ class PostgresqlTallies:
 
     def _share(self, form: Shape, part: Part, cap: int, packed: Packing, share: Share) -> Tally:
         rows = share.among(self.rows, self.dialect)
+        beyond = restricted(rows, paren(exp.Not(this=paren(packed.holds(ref(UNIT))))))
+        split = packed.folded and self._begin_beyond(rows, packed)
+        if split:
+            rows = restricted(rows, packed.holds(ref(UNIT)))
         # PostgreSQL expects few numbers from an array and would sort them once more to count them.
         self.connection.execute("SET LOCAL enable_sort = off")
         statement = packed_tally_statement(form, part, rows, self.dialect, cap=cap, packed=packed)
         found = self._lines(levels_once(statement, part))
         self.connection.execute("SET LOCAL enable_sort = on")
-        tally = read_tally(part, [line for line in found if line[0] is not None])
-        if len(found) == sum(line[0] is not None for line in found):
+        fitting = [line for line in found if line[0] is not None]
+        tally = read_tally(part, fitting)
+        if not split and len(found) == len(fitting):
             return tally
-        beyond = restricted(rows, paren(exp.Not(this=paren(packed.holds(ref(UNIT))))))
         return np.add(tally.astype(np.object_), self._windowed(form, part, beyond, cap).astype(np.object_))
+
+    def _begin_beyond(self, rows: TypedRows, packed: Packing) -> bool:
+        """Whether one of the first rows has a key that does not fit: then such rows are not sorted in vain.
+
+        It saves time and decides nothing: every unit goes the same way, and the totals are the same.
+        """
+        first = exp.select(ref(UNIT)).from_(rows.query.subquery("typed")).limit(self.peeked)
+        far = exp.select("1").from_(first.subquery("first")).where(exp.Not(this=paren(packed.holds(ref(UNIT)))))
+        return bool(self._lines(far.limit(1)))
 
     def _lines(self, statement: exp.Query) -> list[tuple[object, ...]]:
         return lines(self.connection, statement)

@@ -155,6 +155,21 @@ def test_shares_of_the_units_make_the_same_choices() -> None:
     assert sum(found[0][0]) == 50 * 5
 
 
+def test_a_glance_at_the_first_rows_changes_no_total() -> None:
+    rows: list[Row] = [
+        {"patient_id": (place % 50) << (place % 2 * 50), "dx": "AB"[place % 3 // 2], "x": place / 10}
+        for place in range(900)
+    ]
+    name = new_table(rows, {"patient_id": "int8", "dx": "text", "x": "float8"})
+    agreed_study = study(f'{AB}\nx = {{ type = "number", lower = 0, upper = 90 }}', rows=5)
+    asked = ask(agreed_study, Aggregate(Statistic.SUM, "x"), by=BY_DX)
+    table = opened(name)
+    with table.reading() as connection:
+        once = table.tallies(connection, asked)
+        found = [replace(once, peeked=number).bounded(asked)[0].total.tolist() for number in (0, 900)]
+    assert found[0] == found[1]
+
+
 def ranked(*, unique: str = "patient_id, place", kind: str = "int4") -> str:
     rows: list[Row] = [
         {"patient_id": place // 10, "dx": "AB"[place % 2], "place": place % 10 + 1} for place in range(50)
