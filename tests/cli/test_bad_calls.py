@@ -161,6 +161,10 @@ CALLS: dict[str, tuple[tuple[object, ...], str]] = {
     "bytes for a profile": (("ask", "--profile", "@binary.toml", COUNT), "cannot be read as UTF-8 text"),
     # The profile would be refused too: the picture comes first, before anything could be asked and charged.
     "a picture that is no SVG": (("ask", "--profile", "@other.profile", COUNT, "--plot", "@x.png"), "ending in .svg"),
+    "a picture of a dry run": (
+        ("ask", "--profile", "@other.profile", COUNT, "--dry-run", "--plot", "@x.svg"),
+        "a dry run has no answer to draw",
+    ),
     "a picture nowhere": (("ask", "--profile", "@other.profile", COUNT, "--plot", "@no/x.svg"), "cannot be written"),
     "a budget's picture nowhere": (
         ("budget", "--profile", "@other.profile", "--plot", "@no/x.svg"),

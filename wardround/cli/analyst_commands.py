@@ -11,7 +11,7 @@ import typer
 from wardround.cli.console import note, print_document, say
 from wardround.cli.progress import ProgressLines
 from wardround.federation.answer import Progress
-from wardround.federation.errors import Mistaken
+from wardround.federation.errors import Mistaken, QueryMistaken
 
 if TYPE_CHECKING:
     from wardround.analyst.rounds import Round
@@ -68,6 +68,8 @@ def ask(
     from wardround.analyst.client import connect
 
     check_privacy(privacy)
+    if dry_run and plot is not None:
+        raise QueryMistaken("a dry run has no answer to draw; leave out --plot or --dry-run.")
     _check_plot(plot)
     with connect(profile) as federation:
         if dry_run:
