@@ -13,7 +13,6 @@ Run with: python bench/bounded_count.py [--rows N] [--max-rows-per-unit M ...]
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import multiprocessing
 import resource
 import sys
@@ -25,10 +24,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import duckdb
-import numpy as np
 
+from bench._opendp import opendp_seconds
 from site_agent.dataset import TableFiles
-from site_agent.sources.duckdb_files import DuckdbFiles, Limits
+from site_agent.sources.duckdb_files import DuckdbFiles
+from site_agent.sources.duckdb_locked import Limits
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.shape import shape
 from wardround.federation.study_file import parse_study
@@ -121,30 +121,6 @@ def _measure(path: Path, name: str, cap: int) -> tuple[Cost, Cost, float]:
     return raw, mine, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def opendp(rows: int) -> tuple[float, float] | None:
-    """OpenDP's count by diagnosis in seconds of the processor, scaled to `rows`: from texts, and from codes."""
-    if importlib.util.find_spec("opendp") is None:
-        return None
-    import opendp.prelude as dp  # noqa: PLC0415 -- it need not be there
-
-    dp.enable_features("contrib")
-    codes = np.random.default_rng(1).integers(0, DIAGNOSES, OPENDP_ROWS)
-    names = [f"D{place:03d}" for place in range(DIAGNOSES)]
-    found: list[float] = []
-    for kind, categories, column in (
-        (str, names, [names[code] for code in codes]),
-        (int, list(range(DIAGNOSES)), codes.astype(np.int32)),
-    ):
-        space = dp.vector_domain(dp.atom_domain(T=kind)), dp.symmetric_distance()
-        counts = dp.t.then_count_by_categories(categories=categories, MO="L2Distance<i32>", TOA="i32")
-        measurement = space >> counts >> dp.m.then_gaussian(scale=100.0)
-        best = Cost()
-        for _ in range(3):
-            best = timed(best, lambda work=measurement, held=column: work(held))
-        found.append(best.processor * rows / OPENDP_ROWS)
-    return found[0], found[1]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
@@ -166,7 +142,10 @@ def main() -> None:
                 f"{name:18s}   {cap:7d}   {raw.processor:14.3f} s   {mine.processor:16.3f} s"
                 f"   {mine.processor / raw.processor:5.1f} ({mine.elapsed / raw.elapsed:5.1f})     {memory:7.0f} MiB"
             )
-    if counts and (others := opendp(options.rows)) is not None:
+    if (
+        counts
+        and (others := opendp_seconds(options.rows, given=OPENDP_ROWS, categories=DIAGNOSES, scale=100.0)) is not None
+    ):
         shown = ", ".join(
             f"from {what} {seconds:.2f} s ({seconds / counts[0]:.1f} ×)"
             for what, seconds in zip(("texts", "codes"), others, strict=True)

@@ -11,7 +11,6 @@ Run with: python bench/prepared.py [--rows N] [--repeats R]
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import math
 import multiprocessing
 import resource
@@ -23,12 +22,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import duckdb
-import numpy as np
 
+from bench._opendp import opendp_seconds
 from site_agent.dataset import TableFiles, Tables
 from site_agent.prepared.dataset import PreparedFirst
 from site_agent.prepared.preparing import prepare_table
-from site_agent.sources.duckdb_files import DuckdbFiles, Limits
+from site_agent.sources.duckdb_files import DuckdbFiles
+from site_agent.sources.duckdb_locked import Limits
 from wardround.federation.expressions import Comparison, Operator
 from wardround.federation.query import Aggregate, GroupBy, Grouping, Query, Statistic
 from wardround.federation.shape import shape
@@ -193,27 +193,6 @@ def compare(folder: Path, repeats: int) -> dict[str, list[float]]:
     return found
 
 
-def opendp_seconds(rows: int) -> tuple[float, float] | None:
-    """The count by diagnosis by OpenDP, scaled to `rows`: from a list of texts, and from an array of codes."""
-    if importlib.util.find_spec("opendp") is None:
-        return None
-    import opendp.prelude as dp  # noqa: PLC0415 -- an oracle that need not be there
-
-    dp.enable_features("contrib")
-    codes = np.random.default_rng(1).integers(0, DIAGNOSES, OPENDP_ROWS)
-    names = [f"D{place:03d}" for place in range(DIAGNOSES)]
-    best: list[float] = []
-    for kind, categories, column in (
-        (str, names, [names[code] for code in codes]),
-        (int, list(range(DIAGNOSES)), codes.astype(np.int32)),
-    ):
-        space = dp.vector_domain(dp.atom_domain(T=kind)), dp.symmetric_distance()
-        counted = dp.t.then_count_by_categories(categories=categories, MO="L2Distance<i32>", TOA="i32")
-        measurement = space >> counted >> dp.m.then_gaussian(scale=25.0 * CAP)
-        best.append(min(timed(lambda m=measurement, c=column: m(c)) for _ in range(3)) * rows / OPENDP_ROWS)
-    return best[0], best[1]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
@@ -241,7 +220,9 @@ def main() -> None:
             wanted = f"  (wanted: {TARGETS[question]:g})" if question in TARGETS else ""
             times = "".join(f"{1000 * seconds:12.1f}" for seconds in (texts, codes, files, mine))
             print(f"{question:24}{times}  {ratios}{wanted}")
-        if (others := opendp_seconds(options.rows)) is not None:
+        if (
+            others := opendp_seconds(options.rows, given=OPENDP_ROWS, categories=DIAGNOSES, scale=25.0 * CAP)
+        ) is not None:
             mine = found["count by diagnosis"][-1]
             times = [f"{seconds:.2f} s ({seconds / mine:.0f} ×)" for seconds in others]
             print(f"OpenDP's count, patients not bounded: from texts {times[0]}, from an array of codes {times[1]}")

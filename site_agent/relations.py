@@ -155,6 +155,22 @@ def check_relation(table: Table, source: TableSource) -> None:
     relation_query(table, source.relation, _DIALECTS[kind], only=(THIS,) if kind in FORMATS else None)
 
 
+def placed(query: exp.Query, *, schema: str, catalog: str | None = None) -> exp.Query:
+    """`query` with a schema before every table that names none, and with `catalog` before every table.
+
+    A table of the hospital's may be called like a part of the statement, which has no schema.
+    """
+    own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
+    for found in list(query.find_all(exp.Table)):
+        if not found.args.get("db"):
+            if found.name.lower() in own:
+                continue
+            found.set("db", exp.to_identifier(schema, quoted=True))
+        if catalog is not None:
+            found.set("catalog", exp.to_identifier(catalog, quoted=True))
+    return query
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     table: Table

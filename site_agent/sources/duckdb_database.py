@@ -21,15 +21,15 @@ from sqlglot import exp
 from site_agent.dataset import TableSource
 from site_agent.prepared.batches import Batch, Fingerprint
 from site_agent.prepared.fingerprints import digest_text, stat_text
-from site_agent.relations import relation_query
+from site_agent.relations import placed, relation_query
 from site_agent.sources.duckdb_batches import duckdb_batches
-from site_agent.sources.duckdb_files import SETTINGS, Limits
-from site_agent.sources.duckdb_records import Keys
-from site_agent.sources.duckdb_tallies import DuckdbTallies
+from site_agent.sources.duckdb_locked import Limits, locked_database
+from site_agent.sources.duckdb_tallies import DuckdbTallies, key_range
+from site_agent.sources.refusals import missing_column, nested_key, other_type, refused_file
 from site_agent.sources.typed_columns import accepts, accepts_key, is_whole_key, typed_column, typed_key
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
-from site_agent.statements.trees import identifier, named, ref, text
+from site_agent.statements.trees import identifier, named, text
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.shape import Shape
 from wardround.federation.study import Column, Table
@@ -100,7 +100,7 @@ class DuckdbTable:
             with self._reading() as connection:
                 stored = self._stored(connection, form.table)
                 query = self._typed(form.table, columns, stored)
-                keys = _keys(connection, query) if is_whole_key({stored[form.table.unit_key]}) else None
+                keys = key_range(connection, query) if is_whole_key({stored[form.table.unit_key]}) else None
                 return answer(DuckdbTallies(connection, TypedRows(query), keys, self.key, self.limits.records))
         except (*_FAILURES, LookupError):
             # Raised below, outside: an error raised here would carry the driver's text as its context.
@@ -129,17 +129,7 @@ class DuckdbTable:
     def _database(self) -> duckdb.DuckDBPyConnection:
         """A connection to an empty database that may open this file, and its log, and nothing else."""
         if not self._opened:
-            settings: dict[str, str | bool | int | float | list[str]] = {
-                **SETTINGS,
-                "threads": self.limits.threads,
-                "memory_limit": f"{self.limits.database_kibibytes}KiB",
-            }
-            connection = duckdb.connect(":memory:", config=settings)
-            connection.execute("SET GLOBAL TimeZone = 'UTC'")
-            connection.execute("SET GLOBAL allowed_paths = $1", [[self.path, f"{self.path}.wal"]])
-            connection.execute("SET GLOBAL enable_external_access = false")
-            connection.execute("SET GLOBAL lock_configuration = true")
-            self._opened.append(connection)
+            self._opened.append(locked_database([self.path, f"{self.path}.wal"], self.limits))
         return self._opened[0].cursor()
 
     def _attach(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -182,18 +172,12 @@ class DuckdbTable:
             raise self._refused(table, fault)
         for name in (table.unit_key, *(column.name for column in columns)):
             if name not in stored:
-                message = f"The table {table.name!r} has no column {name!r} at this site."
-                raise SchemaRefused(message, private=f"source {self.path}")
+                raise missing_column(table.name, name, path=self.path)
         if not accepts_key(stored[table.unit_key]):
-            raise SchemaRefused(
-                f"The unit key {table.unit_key!r} of the table {table.name!r} has a nested type at this site."
-            )
+            raise nested_key(table.name, table.unit_key)
         for column in columns:
             if not accepts(column.type, stored[column.name]) and stored[column.name] != "VARCHAR":
-                raise SchemaRefused(
-                    f"The column {column.name!r} of the table {table.name!r} does not hold "
-                    f"what the study declares at this site: it is no {column.type.value} column."
-                )
+                raise other_type(table.name, column)
         return stored
 
     def _stored(self, connection: duckdb.DuckDBPyConnection, table: Table) -> dict[str, str]:
@@ -201,16 +185,8 @@ class DuckdbTable:
         return {str(line[0]): str(line[1]) for line in described}
 
     def _relation(self, table: Table) -> exp.Query:
-        query = relation_query(table, self.relation, "duckdb")
-        own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
-        for found in list(query.find_all(exp.Table)):
-            if not found.args.get("db"):
-                if found.name.lower() in own:
-                    continue
-                found.set("db", identifier(_MAIN))
-            # Whatever database the hospital names, there is none but its own.
-            found.set("catalog", identifier(_HOSPITAL))
-        return query
+        # Whatever database the hospital names, there is none but its own.
+        return placed(relation_query(table, self.relation, "duckdb"), schema=_MAIN, catalog=_HOSPITAL)
 
     def _typed(self, table: Table, columns: Sequence[Column], stored: Mapping[str, str]) -> exp.Query:
         wanted = [named(typed_key(table.unit_key, stored[table.unit_key], alone=True), UNIT)]
@@ -221,11 +197,4 @@ class DuckdbTable:
         return exp.select(*wanted).from_(self._relation(table).subquery("this"))
 
     def _refused(self, table: Table, fault: str) -> SchemaRefused:
-        return SchemaRefused(f"The file of the table {table.name!r} {fault}.", private=f"source {self.path}")
-
-
-def _keys(connection: duckdb.DuckDBPyConnection, rows: exp.Query) -> Keys:
-    """The lowest and highest unit key."""
-    ends = exp.select(exp.Min(this=ref(UNIT)), exp.Max(this=ref(UNIT))).from_(rows.subquery("typed"))
-    low, high = connection.execute(ends.sql(dialect="duckdb")).fetchall()[0]
-    return Keys(int(low or 0), int(high or 0))
+        return refused_file(table.name, fault, self.path)

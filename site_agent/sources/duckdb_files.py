@@ -12,10 +12,8 @@ text belongs in Parquet.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import duckdb
@@ -25,8 +23,9 @@ from site_agent.dataset import TableFiles
 from site_agent.prepared.batches import Batch, Fingerprint, every_column
 from site_agent.prepared.fingerprints import digest_text, stat_text
 from site_agent.sources.duckdb_batches import duckdb_batches
+from site_agent.sources.duckdb_locked import Limits, locked_database
 from site_agent.sources.duckdb_records import Keys
-from site_agent.sources.duckdb_tallies import DuckdbTallies
+from site_agent.sources.duckdb_tallies import DuckdbTallies, key_range
 from site_agent.sources.file_layouts import (
     Layout,
     check_types,
@@ -35,54 +34,18 @@ from site_agent.sources.file_layouts import (
     literal_path,
     merged,
     parquet_layout,
-    refused,
     relation_layout,
     typed_rows,
 )
+from site_agent.sources.refusals import refused_file
 from site_agent.sources.typed_columns import is_whole_key
-from site_agent.statements.records import UNIT, TypedRows, columns_needed
-from site_agent.statements.trees import ref
+from site_agent.statements.records import TypedRows, columns_needed
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.shape import Shape
 from wardround.federation.study import Table
 from wardround.privacy.bounded import Bounded
 
 Answer = TypeVar("Answer")
-# Fixed before the first statement and then locked. `type_pushdown` would move a cast into the CSV reader,
-# where it raises and prints the row.
-SETTINGS: Mapping[str, str] = {
-    "allow_community_extensions": "false",
-    "allow_persistent_secrets": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "disabled_optimizers": "type_pushdown",
-    "enable_external_file_cache": "false",
-    "extension_directory": os.devnull,
-    "home_directory": os.devnull,
-    "max_temp_directory_size": "0KiB",
-    "preserve_insertion_order": "false",
-    "python_enable_replacements": "false",
-    "secret_directory": os.devnull,
-    "temp_directory": "",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one question may use of the hospital's machine."""
-
-    threads: int = max(os.cpu_count() or 1, 1)
-    memory_mebibytes: int = 4096
-
-    @property
-    def database_kibibytes(self) -> int:
-        """What the database may take: three quarters."""
-        return self.memory_mebibytes * 768
-
-    @property
-    def records(self) -> int:
-        """How many records fit into the last quarter while a choice is made among them, at 64 bytes each."""
-        return self.memory_mebibytes * 4096
 
 
 class DuckdbFiles:
@@ -114,7 +77,7 @@ class DuckdbFiles:
         try:
             state = stat_text(existing(files, table.name))
         except OSError:
-            raise refused(table.name, "cannot be opened", files.path) from None
+            raise refused_file(table.name, "cannot be opened", files.path) from None
         return Fingerprint(digest_text(["duckdb", files.format, files.path, files.relation, state]), sees_changes=True)
 
     def batches(self, table: Table) -> Iterator[Batch]:
@@ -172,22 +135,8 @@ class DuckdbFiles:
         wanted = tuple(sorted(paths))
         with self._opening:
             if self._opened is None or self._opened[0] != wanted:
-                self._opened = wanted, _locked_database(wanted, self._limits)
+                self._opened = wanted, locked_database([*wanted, *map(literal_path, wanted)], self._limits)
             return self._opened[1].cursor()
-
-
-def _locked_database(paths: tuple[str, ...], limits: Limits) -> duckdb.DuckDBPyConnection:
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        **SETTINGS,
-        "threads": limits.threads,
-        "memory_limit": f"{limits.database_kibibytes}KiB",
-    }
-    connection = duckdb.connect(":memory:", config=settings)
-    connection.execute("SET GLOBAL TimeZone = 'UTC'")
-    connection.execute("SET GLOBAL allowed_paths = $1", [[*paths, *map(literal_path, paths)]])
-    connection.execute("SET GLOBAL enable_external_access = false")
-    connection.execute("SET GLOBAL lock_configuration = true")
-    return connection
 
 
 def _keys(
@@ -196,6 +145,4 @@ def _keys(
     """The lowest and highest unit key, which a Parquet file usually says without being read."""
     if not is_whole_key({layout.columns[form.table.unit_key][1] for layout in layouts}):
         return None
-    ends = exp.select(exp.Min(this=ref(UNIT)), exp.Max(this=ref(UNIT))).from_(rows.subquery("typed"))
-    low, high = connection.execute(ends.sql(dialect="duckdb")).fetchall()[0]
-    return Keys(int(low or 0), int(high or 0))
+    return key_range(connection, rows)

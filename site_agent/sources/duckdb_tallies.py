@@ -29,6 +29,7 @@ from site_agent.sources.duckdb_records import (
 from site_agent.statements.choosing import keys_statement, read_keys
 from site_agent.statements.records import UNIT, TypedRows, record_cap
 from site_agent.statements.tallying import is_coded, read_tally, tally_from, tally_statement
+from site_agent.statements.trees import ref
 from site_agent.tallies import Tally, finish
 from wardround.federation.shape import Part, Shape
 from wardround.privacy.bounded import Bounded
@@ -110,3 +111,10 @@ class DuckdbTallies:
 def _text(statement: exp.Query) -> str:
     # Without the copy that the generator makes by default: no statement is used twice.
     return statement.sql(dialect="duckdb", copy=False)
+
+
+def key_range(connection: duckdb.DuckDBPyConnection, rows: exp.Query) -> Keys:
+    """The lowest and highest unit key of typed rows whose keys are whole numbers."""
+    ends = exp.select(exp.Min(this=ref(UNIT)), exp.Max(this=ref(UNIT))).from_(rows.subquery("typed"))
+    low, high = connection.execute(ends.sql(dialect="duckdb")).fetchall()[0]
+    return Keys(int(low or 0), int(high or 0))

@@ -17,6 +17,7 @@ from sqlglot import exp
 from site_agent.dataset import TableFiles
 from site_agent.relations import THIS, relation_query
 from site_agent.sources.csv_header import Header, read_header
+from site_agent.sources.refusals import missing_column, nested_key, other_type, refused_file
 from site_agent.sources.typed_columns import TEXT, accepts, accepts_key, typed_column, typed_key
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, columns_needed
@@ -55,23 +56,14 @@ def existing(files: TableFiles, table: str) -> list[str]:
             with Path(name).open("rb"):
                 pass
     except PermissionError:
-        raise refused(table, "cannot be read with this user's permissions", files.path) from None
+        raise refused_file(table, "cannot be read with this user's permissions", files.path) from None
     except FileNotFoundError:
         found = []
     except (OSError, ValueError):
-        raise refused(table, "cannot be opened", files.path) from None
+        raise refused_file(table, "cannot be opened", files.path) from None
     if not found:
-        raise refused(table, "does not exist", files.path)
+        raise refused_file(table, "does not exist", files.path)
     return found
-
-
-def refused(table: str, fault: str, path: str) -> SchemaRefused:
-    """One sentence; the path stays at the site."""
-    return SchemaRefused(f"The file of the table {table!r} {fault}.", private=f"source {path}")
-
-
-def _missing(table: str, column: str, path: str) -> SchemaRefused:
-    return SchemaRefused(f"The table {table!r} has no column {column!r} at this site.", private=f"source {path}")
 
 
 def csv_layout(path: str, table: str, wanted: Sequence[str]) -> Layout:
@@ -86,14 +78,14 @@ def _header(path: str, table: str, wanted: Sequence[str]) -> Header:
     try:
         header = read_header(Path(path), wanted)
     except OSError:
-        raise refused(table, "cannot be read", path) from None
+        raise refused_file(table, "cannot be read", path) from None
     if isinstance(header, str):
-        raise refused(table, header, path)
+        raise refused_file(table, header, path)
     for name in wanted:
         if name not in header.names:
-            raise _missing(table, name, path)
+            raise missing_column(table, name, path=path)
         if header.names.count(name) > 1:
-            raise refused(table, f"has the column {name!r} twice", path)
+            raise refused_file(table, f"has the column {name!r} twice", path)
     return header
 
 
@@ -101,10 +93,10 @@ def parquet_layout(connection: duckdb.DuckDBPyConnection, path: str, table: str,
     """The layout of one Parquet file, from its own schema."""
     stored = _described(connection, exp.select("*").from_(_parquet_reader((path,))))
     if not stored:
-        raise refused(table, "cannot be read as Parquet", path)
+        raise refused_file(table, "cannot be read as Parquet", path)
     for name in wanted:
         if name not in stored:
-            raise _missing(table, name, path)
+            raise missing_column(table, name, path=path)
     return Layout("parquet", (path,), {name: (name, stored[name]) for name in wanted})
 
 
@@ -112,14 +104,11 @@ def check_types(form: Shape, layout: Layout) -> None:
     """Refuse columns that cannot hold what the study declares; text is read as CSV is, where a SELECT made it."""
     key = form.table.unit_key
     if not accepts_key(layout.columns[key][1]):
-        raise SchemaRefused(f"The unit key {key!r} of the table {form.table.name!r} has a nested type at this site.")
+        raise nested_key(form.table.name, key)
     for column in columns_needed(form):
         stored = layout.columns[column.name][1]
         if not accepts(column.type, stored) and not (layout.relation is not None and stored == TEXT):
-            raise SchemaRefused(
-                f"The column {column.name!r} of the table {form.table.name!r} does not hold "
-                f"what the study declares at this site: it is no {column.type.value} column."
-            )
+            raise other_type(form.table.name, column)
 
 
 def merged(found: list[Layout]) -> tuple[Layout, ...]:
@@ -147,11 +136,11 @@ def relation_layout(
             found.replace(this.subquery(found.alias_or_name))
     stored = _described(connection, query)
     if not stored:
-        raise refused(table, "cannot be read by the SELECT of site.toml", files.path)
+        raise refused_file(table, "cannot be read by the SELECT of site.toml", files.path)
     wanted = (form.table.unit_key, *(column.name for column in columns_needed(form)))
     for name in wanted:
         if name not in stored:
-            raise _missing(table, name, files.path)
+            raise missing_column(table, name, path=files.path)
     return Layout("relation", tuple(paths), {name: (name, stored[name]) for name in wanted}, relation=query)
 
 
@@ -171,7 +160,7 @@ def _csv_this(paths: Sequence[str], table: str) -> exp.Query:
     for path in paths:
         header = _header(path, table, names)
         if sorted(header.names) != sorted(set(names)):
-            raise refused(table, "differs from the others in its columns, which a SELECT cannot read", path)
+            raise refused_file(table, "differs from the others in its columns, which a SELECT cannot read", path)
         layout = csv_layout(path, table, names)
         columns = [named(ref(layout.columns[name][0]), name) for name in names]
         queries.append(exp.select(*columns).from_(_csv_reader(layout)))
@@ -183,9 +172,9 @@ def _parquet_this(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], t
     schemas = [_described(connection, exp.select("*").from_(_parquet_reader((path,)))) for path in paths]
     for path, schema in zip(paths, schemas, strict=True):
         if not schema:
-            raise refused(table, "cannot be read as Parquet", path)
+            raise refused_file(table, "cannot be read as Parquet", path)
         if schema != schemas[0]:
-            raise refused(table, "differs from the others in its columns, which a SELECT cannot read", path)
+            raise refused_file(table, "differs from the others in its columns, which a SELECT cannot read", path)
     return exp.select("*").from_(_parquet_reader(tuple(paths)))
 
 

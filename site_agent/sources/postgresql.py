@@ -39,6 +39,7 @@ from site_agent.sources.postgresql_dialect import (
 )
 from site_agent.sources.postgresql_schema import Layout, check_rank, described, role_can_write
 from site_agent.sources.postgresql_tallies import RANK, PostgresqlTallies
+from site_agent.sources.refusals import missing_column, nested_key, other_type
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
 from site_agent.statements.trees import cast, identifier, integer, named, paren, present, ref, text
@@ -150,16 +151,12 @@ class PostgresqlTable:
         layout = described(connection, table, self.relation)
         for name in (table.unit_key, *(column.name for column in columns)):
             if name not in layout.columns:
-                raise SchemaRefused(f"The table {table.name!r} has no column {name!r} at this site.")
+                raise missing_column(table.name, name)
         if not accepts_key(layout.stored(table.unit_key)):
-            message = f"The unit key {table.unit_key!r} of the table {table.name!r} has a nested type at this site."
-            raise SchemaRefused(message)
+            raise nested_key(table.name, table.unit_key)
         for column in columns:
             if not accepts(column.type, layout.stored(column.name)):
-                raise SchemaRefused(
-                    f"The column {column.name!r} of the table {table.name!r} does not hold "
-                    f"what the study declares at this site: it is no {column.type.value} column."
-                )
+                raise other_type(table.name, column)
         if self.rank is not None:
             check_rank(connection, layout, table, self.rank)
         return layout

@@ -13,10 +13,9 @@ import psycopg
 from psycopg import errors
 from sqlglot import exp
 
-from site_agent.relations import relation_query
+from site_agent.relations import placed, relation_query
 from site_agent.sources.postgresql_columns import Stored, StoredType
 from site_agent.sources.postgresql_connection import OLDEST, Connection, lines
-from site_agent.statements.trees import identifier
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.study import Table
 
@@ -93,11 +92,7 @@ def qualified(table: Table, relation: str) -> exp.Query:
         query = relation_query(table, relation, "postgres")
     except ConfigurationMistaken as error:
         raise SchemaRefused(error.message) from None
-    own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
-    for found in list(query.find_all(exp.Table)):
-        if not found.args.get("db") and found.name.lower() not in own:
-            found.set("db", identifier(_PUBLIC))
-    return query
+    return placed(query, schema=_PUBLIC)
 
 
 def check_rank(connection: Connection, layout: Layout, table: Table, rank: str) -> None:

@@ -19,14 +19,15 @@ from sqlglot import exp
 from site_agent.dataset import TableSource
 from site_agent.prepared.batches import BATCH_ROWS, Batch, Fingerprint, batch_of_rows
 from site_agent.prepared.fingerprints import digest_text, stat_text
-from site_agent.relations import relation_query
+from site_agent.relations import placed, relation_query
+from site_agent.sources.refusals import missing_column, refused_file
 from site_agent.sources.sqlite_columns import THIS, typed_column, typed_key
 from site_agent.sources.sqlite_connection import reading
 from site_agent.sources.sqlite_dialect import written
 from site_agent.sources.sqlite_tallies import SqliteTallies
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
-from site_agent.statements.trees import identifier, named, present, ref
+from site_agent.statements.trees import named, present, ref
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.shape import Shape
 from wardround.federation.study import Column, ColumnType, Table, parse_date
@@ -127,19 +128,12 @@ class SqliteTable:
             raise self._refused(table, fault)
         for name in (table.unit_key, *(column.name for column in columns)):
             if name not in names:
-                message = f"The table {table.name!r} has no column {name!r} at this site."
-                raise SchemaRefused(message, private=f"source {self.path}")
+                raise missing_column(table.name, name, path=self.path)
             if [other.lower() for other in names].count(name.lower()) > 1:
                 raise self._refused(table, f"has the column {name!r} twice")
 
     def _relation(self, table: Table) -> exp.Query:
-        query = relation_query(table, self.relation, "sqlite")
-        own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
-        for found in list(query.find_all(exp.Table)):
-            # A table of the hospital's may be called like a part of the statement.
-            if not found.args.get("db") and found.name.lower() not in own:
-                found.set("db", identifier(_MAIN))
-        return query
+        return placed(relation_query(table, self.relation, "sqlite"), schema=_MAIN)
 
     def _typed(self, table: Table, columns: Sequence[Column]) -> TypedRows:
         wanted = [named(typed_key(table.unit_key), UNIT)]
@@ -149,7 +143,7 @@ class SqliteTable:
         return TypedRows(query.limit(-1, copy=False))
 
     def _refused(self, table: Table, fault: str) -> SchemaRefused:
-        return SchemaRefused(f"The file of the table {table.name!r} {fault}.", private=f"source {self.path}")
+        return refused_file(table.name, fault, self.path)
 
 
 def _holds_something(path: Path) -> bool:

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from site_agent.dataset import TableFiles
-from site_agent.sources.duckdb_files import DuckdbFiles, Limits
+from site_agent.sources.duckdb_files import DuckdbFiles
+from site_agent.sources.duckdb_locked import Limits
 from tests.sources.tables import ARROW, KEY, Cell, Row, form, study, write_csv, write_parquet
 from wardround.federation.expressions import (
     Between,

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from site_agent import bounding
 from site_agent.bounding import record_number
 from site_agent.dataset import TableFiles
-from site_agent.sources.duckdb_files import DuckdbFiles, Limits
+from site_agent.sources.duckdb_files import DuckdbFiles
+from site_agent.sources.duckdb_locked import Limits
 from tests.sources.tables import ARROW, KEY, Cell, Row, form, random_rows, study, write_parquet
 from wardround.federation.errors import SourceFailed
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic

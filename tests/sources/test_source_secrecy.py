@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from site_agent.dataset import Dataset, TableFiles, TableSource, open_dataset
-from site_agent.sources.duckdb_files import DuckdbFiles, Limits
+from site_agent.sources.duckdb_files import DuckdbFiles
+from site_agent.sources.duckdb_locked import Limits
 from tests.sources.tables import ARROW, KEY, Row, form, random_rows, study, totals, write_csv, write_parquet
 from wardround.federation.errors import FederationError, SourceFailed
 from wardround.federation.expressions import And, Comparison, Operator, Within

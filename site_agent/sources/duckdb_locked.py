@@ -1,0 +1,60 @@
+"""An embedded DuckDB that may open the files it is given and nothing else, and what it may use of the machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import duckdb
+
+# Fixed before the first statement and then locked. `type_pushdown` would move a cast into the CSV reader,
+# where it raises and prints the row.
+_SETTINGS: Mapping[str, str] = {
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "disabled_optimizers": "type_pushdown",
+    "enable_external_file_cache": "false",
+    "extension_directory": os.devnull,
+    "home_directory": os.devnull,
+    "max_temp_directory_size": "0KiB",
+    "preserve_insertion_order": "false",
+    "python_enable_replacements": "false",
+    "secret_directory": os.devnull,
+    "temp_directory": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one question may use of the hospital's machine."""
+
+    threads: int = max(os.cpu_count() or 1, 1)
+    memory_mebibytes: int = 4096
+
+    @property
+    def database_kibibytes(self) -> int:
+        """What the database may take: three quarters."""
+        return self.memory_mebibytes * 768
+
+    @property
+    def records(self) -> int:
+        """How many records fit into the last quarter while a choice is made among them, at 64 bytes each."""
+        return self.memory_mebibytes * 4096
+
+
+def locked_database(allowed: Sequence[str], limits: Limits) -> duckdb.DuckDBPyConnection:
+    """An empty database in memory that may open the paths in `allowed`; nothing can be set any more."""
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        **_SETTINGS,
+        "threads": limits.threads,
+        "memory_limit": f"{limits.database_kibibytes}KiB",
+    }
+    connection = duckdb.connect(":memory:", config=settings)
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL allowed_paths = $1", [list(allowed)])
+    connection.execute("SET GLOBAL enable_external_access = false")
+    connection.execute("SET GLOBAL lock_configuration = true")
+    return connection
