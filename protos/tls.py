@@ -5,6 +5,7 @@ Only TLS keys and certificates are here; who may do what is for the coordinator'
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import grpc
@@ -40,13 +41,35 @@ class Presented:
 
 def serving_credentials(presented: Presented, *, callers_have_certificates: bool) -> grpc.ServerCredentials:
     """Credentials that follow `presented`; with certificates, a caller without one is turned away by TLS."""
+    renewed = renewals(presented)
 
-    def latest() -> grpc.ServerCertificateConfiguration:
-        return _configuration(presented.keys, callers_have_certificates=callers_have_certificates)
+    def latest() -> grpc.ServerCertificateConfiguration | None:
+        keys = renewed()
+        return None if keys is None else _configuration(keys, callers_have_certificates=callers_have_certificates)
 
     return grpc.dynamic_ssl_server_credentials(
-        latest(), latest, require_client_authentication=callers_have_certificates
+        _configuration(presented.keys, callers_have_certificates=callers_have_certificates),
+        latest,
+        require_client_authentication=callers_have_certificates,
     )
+
+
+def renewals(presented: Presented) -> Callable[[], TlsKeys | None]:
+    """What gRPC asks at every handshake: the new keys, once, or None as long as they are the same.
+
+    What gRPC is given replaces what handshakes on its other threads are using at that moment, and it does
+    not survive that when many begin at once. So it is told of new keys only.
+    """
+    shown = presented.keys
+
+    def renewed() -> TlsKeys | None:
+        nonlocal shown
+        if presented.keys is shown:
+            return None
+        shown = presented.keys
+        return shown
+
+    return renewed
 
 
 def _configuration(keys: TlsKeys, *, callers_have_certificates: bool) -> grpc.ServerCertificateConfiguration:

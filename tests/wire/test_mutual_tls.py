@@ -9,7 +9,7 @@ import pytest
 from protos.calls import EnrolmentCalls, SiteCalls
 from protos.channels import channel, enrolment_channel, proxy_uri
 from protos.serving import serve
-from protos.tls import Presented
+from protos.tls import Presented, renewals
 from tests.wire.certificates import TestAuthority
 from tests.wire.loopback_service import HASH, EnrolmentDesk, Loopback, SiteDesk, enrolments, listening, sites
 from wardround.federation.enrolment import Enrolment, Greeting
@@ -141,3 +141,14 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_its_password(proxy: str)
     with pytest.raises(ConfigurationMistaken) as caught:
         proxy_uri(proxy)
     assert "secret" not in caught.value.message
+
+
+def test_handshakes_are_told_of_new_keys_once_and_otherwise_of_none() -> None:
+    """Keys handed out anew at every handshake made gRPC crash when 64 sites connected at once."""
+    authority = TestAuthority()
+    presented = Presented(authority.issue("coordinator"))
+    renewed = renewals(presented)
+    assert [renewed(), renewed()] == [None, None]
+    newer = authority.issue("coordinator")
+    presented.replace(newer)
+    assert [renewed(), renewed()] == [newer, None]
