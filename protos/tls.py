@@ -49,7 +49,7 @@ def serving_credentials(presented: Presented, *, callers_have_certificates: bool
 
     return grpc.dynamic_ssl_server_credentials(
         _configuration(presented.keys, callers_have_certificates=callers_have_certificates),
-        latest,
+        latest,  # type: ignore[arg-type]  # None is allowed; the stubs forget it
         require_client_authentication=callers_have_certificates,
     )
 
