@@ -8,6 +8,7 @@ import traceback
 from importlib.metadata import version as distribution_version
 from typing import Annotated
 
+import click
 import typer
 
 from wardround.cli import (
@@ -58,6 +59,10 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+# Flower holds typer to a version whose mistakes are click's; a newer typer has its own.
+_MISTAKES: type[click.ClickException] = getattr(typer, "TyperException", click.ClickException)
+
+
 @app.callback()
 def door(
     version_asked: Annotated[
@@ -66,6 +71,17 @@ def door(
 ) -> None:
     """Answer research questions across hospitals without showing anyone a patient."""
     del version_asked  # answered by its callback, before a command is asked for
+
+
+def _plainly(sentence: str) -> str:
+    """A mistake in our words: an older typer says that an option has the environment variable 'None'."""
+    for theirs, ours in (
+        (" (env var: 'None')", ""),
+        ("a valid float", "a number"),
+        ("a valid integer", "a whole number"),
+    ):
+        sentence = sentence.replace(theirs, ours)
+    return sentence
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -77,13 +93,13 @@ def main(arguments: list[str] | None = None) -> None:
         outcome = typer.main.get_command(app).main(args=words, prog_name="wardround", standalone_mode=False)
     except FederationError as error:
         fail(error, as_json=as_json)
-    except typer.TyperException as error:
+    except _MISTAKES as error:
         usage = getattr(error, "ctx", None)
         if (usage is not None and not words) or error.format_message().startswith("Usage:"):
             note(error.format_message())
             raise SystemExit(2) from None
         path = "wardround" if usage is None else usage.command_path
-        sentence = error.format_message().rstrip()
+        sentence = _plainly(error.format_message().rstrip())
         stop = "" if sentence.endswith((".", "?")) else "."
         fail(Mistaken(f"{sentence}{stop} See: {path} --help"), as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):

@@ -7,13 +7,17 @@ from enum import StrEnum
 
 from wardround.federation.expressions import Value
 from wardround.federation.query import Query
+from wardround.federation.training import Step
 
 
 @dataclass(frozen=True, slots=True)
 class AskRequest:
-    """A question and how sharp its answer should be; `nonce` is set by the analyst for a fresh answer."""
+    """A question and how sharp its answer should be; `nonce` is set by the analyst for a fresh answer.
 
-    query: Query
+    A step says how sharp it is by itself: ε and δ are None then.
+    """
+
+    query: Query | Step
     epsilon: float | None = None
     delta: float | None = None
     nonce: str = ""
@@ -50,6 +54,15 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """The noised integers of a step: of one site, or of all that answered together where `site` is empty."""
+
+    site: str
+    total: bytes
+    """Little-endian 64-bit integers."""
+
+
+@dataclass(frozen=True, slots=True)
 class Loss:
     """ε at δ."""
 
@@ -79,7 +92,7 @@ class PrivacyStatement:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Estimates from the sites that answered, and who did not."""
+    """Estimates from the sites that answered, and who did not; `updates` are the answer to a step."""
 
     plan_id: str
     unit: str
@@ -90,6 +103,7 @@ class Answer:
     missing: tuple[str, ...]
     estimates: tuple[Estimate, ...]
     privacy: PrivacyStatement
+    updates: tuple[Update, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

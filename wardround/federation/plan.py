@@ -1,4 +1,4 @@
-"""A plan: a query made exact, so that its price and its answer are determined.
+"""A plan: a query or a step of a training made exact, so that its price and its answer are determined.
 
 `plan_id` is the hash of the canonical encoding. The same plan is charged once and answered with the same
 stored bytes forever; anything that differs is another plan and another charge.
@@ -15,7 +15,10 @@ from wardround.federation import canonical
 from wardround.federation.errors import InvariantBroken, PlanRefused
 from wardround.federation.query import Query, Statistic
 from wardround.federation.shape import Part, Shape, shape
+from wardround.federation.step_form import StepForm, step_form, width_of
 from wardround.federation.study import Study
+from wardround.federation.training import StageKind, Step
+from wardround.privacy.blocks import BlockFact, StageFact, StepFact
 from wardround.privacy.facts import AnyFact, AnyMechanism
 from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.loss import PURE_UNIT, Cost, Fact, total
@@ -33,7 +36,7 @@ class Plan:
     """
 
     study_hash: str
-    query: Query
+    query: Query | Step
     mechanism: AnyMechanism
     scales: tuple[Fraction, ...]
     participants: tuple[str, ...]
@@ -54,22 +57,65 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one plan costs one site: facts that never change, and the integers derived from them."""
+    """What one plan costs one site: facts that never change, and the integers derived from them.
+
+    A step of a training costs its whole `block` where that is not paid yet, and nothing where it is.
+    """
 
     plan_id: str
     facts: tuple[AnyFact, ...]
+    block: str = ""
+    place: int = 0
+    dimension: int = 0
 
     @property
     def cost(self) -> Cost:
         """The amounts the ledger adds up, rounded against us."""
         return total(self.facts)
 
+    def continued(self) -> Charge:
+        """The charge of a further round, where the block is paid already."""
+        return Charge(
+            self.plan_id, (StepFact(self.block, self.place, self.dimension),), self.block, self.place, self.dimension
+        )
 
-def shape_of(plan: Plan, study: Study) -> Shape:
-    """The form of this plan's answer; `PlanRefused` when the plan does not fit the study."""
+
+def block_of(plan: Plan) -> str:
+    """What the rounds of one training have in common; empty for a question."""
+    if not isinstance(plan.query, Step):
+        return ""
+    return canonical.digest((plan.study_hash, plan.query.training, plan.participants, plan.nonce))
+
+
+def form_of(plan: Plan, study: Study) -> Shape | StepForm:
+    """The form of this plan's answer, of a question or of a step; `PlanRefused` when it does not fit the study."""
+    return _step_form_of(plan, study) if isinstance(plan.query, Step) else shape_of(plan, study)
+
+
+def _step_form_of(plan: Plan, study: Study) -> StepForm:
+    _require_study(plan, study)
+    step = plan.query
+    if not isinstance(step, Step):
+        raise InvariantBroken(private="a question is no step")
+    form = step_form(step, study)
+    stage = step.training.stages[step.stage]
+    if plan.mechanism is not Mechanism.DISCRETE_GAUSSIAN or plan.scales != (stage.scale,) or plan.threshold:
+        msg = "a step is noised by discrete Gaussian noise, as its training says."
+        raise PlanRefused(msg)
+    return form
+
+
+def _require_study(plan: Plan, study: Study) -> None:
     if plan.study_hash != study.study_hash:
         msg = "the plan names a study that this site did not sign."
         raise PlanRefused(msg)
+
+
+def shape_of(plan: Plan, study: Study) -> Shape:
+    """The form of a question's answer; `PlanRefused` when the plan does not fit the study."""
+    _require_study(plan, study)
+    if isinstance(plan.query, Step):
+        raise InvariantBroken(private="a step is no question")
     form = shape(plan.query, study, plan.mechanism)
     # Compared as bytes: 40 and 40.0 are equal numbers but two encodings, and so two plan ids.
     if canonical.encode(form.query) != canonical.encode(plan.query) or len(plan.scales) != len(form.parts):
@@ -89,9 +135,9 @@ def shape_of(plan: Plan, study: Study) -> Shape:
 
 def price(plan: Plan, study: Study) -> Charge:
     """What this plan costs at one site. Both sides call this; nobody sends it."""
-    form = shape_of(plan, study)
+    form = form_of(plan, study)
     try:
-        charge = Charge(plan.plan_id, _facts(plan, form))
+        charge = _block_charge(plan, form) if isinstance(form, StepForm) else Charge(plan.plan_id, _facts(plan, form))
         cost = charge.cost
     except ValueError as error:
         raise PlanRefused(f"the plan's noise is outside what can be accounted: {error}") from None
@@ -124,6 +170,26 @@ def choice(plan: Plan, part: Part) -> ChoiceFact:
     # A scale of the wire, as it would be that of Laplace noise.
     scale = NoiseLaw(Mechanism.DISCRETE_LAPLACE, plan.scales[0]).scale
     return ChoiceFact(Choosing.PERMUTE_AND_FLIP, exact_epsilon(1 / scale), part.dimension)
+
+
+def _block_charge(plan: Plan, form: StepForm) -> Charge:
+    """The whole training, whichever of its rounds is asked first."""
+    training, block = form.step.training, block_of(plan)
+    folds: dict[bool, list[StageFact]] = {False: [], True: []}
+    for stage in training.stages:
+        fact = StageFact(
+            law=NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, stage.scale),
+            l2_sensitivity_squared=form.l2_sensitivity_squared,
+            dimension=width_of(stage.kind, training.model, len(form.inputs)),
+            count=stage.rounds * stage.steps,
+            rate=stage.rate,
+        )
+        folds[stage.kind is StageKind.SCORES].append(fact)
+    place = form.step.place
+    whole = BlockFact(
+        block, place, training.rounds, form.dimension, tuple(folds[False]), tuple(folds[True]), training.slack
+    )
+    return Charge(plan.plan_id, (whole,), block, place, form.dimension)
 
 
 def _facts(plan: Plan, form: Shape) -> tuple[AnyFact, ...]:

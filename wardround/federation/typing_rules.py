@@ -62,11 +62,12 @@ def typed(query: Query, study: Study) -> Query:
         msg = f"{word} is a question of its own; ask it without other aggregates and without GROUP BY."
         raise QueryMistaken(msg)
     groups = typed_groups(query.group_by, table)
-    cohort = None if query.cohort is None else _typed_cohort(query.cohort, table)
+    cohort = None if query.cohort is None else typed_cohort(query.cohort, table)
     return Query(query.table, aggregates, cohort, groups)
 
 
-def _typed_cohort(cohort: Expression, table: Table) -> Expression:
+def typed_cohort(cohort: Expression, table: Table) -> Expression:
+    """The cohort in canonical form; `QueryMistaken` when the table does not allow it."""
     if depth(cohort) > MAX_DEPTH or sum(1 for _ in leaves(cohort)) > MAX_TERMS:
         msg = f"a cohort has at most {MAX_TERMS} terms, nested at most {MAX_DEPTH} deep."
         raise QueryMistaken(msg)

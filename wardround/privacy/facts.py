@@ -6,13 +6,14 @@ entry that claims another cost than its facts is noticed.
 
 from typing import TypeAlias
 
+from wardround.privacy.blocks import BlockFact, StepFact
 from wardround.privacy.law import Mechanism
 from wardround.privacy.loss import Fact
 from wardround.privacy.selection import ChoiceFact, Choosing
 from wardround.privacy.thresholding import SelectionFact
 
-AnyFact: TypeAlias = Fact | SelectionFact | ChoiceFact
-"""A noised vector, the keys that pass a threshold, or one choice."""
+AnyFact: TypeAlias = Fact | SelectionFact | ChoiceFact | BlockFact | StepFact
+"""A noised vector, the keys that pass a threshold, one choice, a whole training, or a further round of one."""
 
 AnyMechanism: TypeAlias = Mechanism | Choosing
 """What a plan may name: a noise, or a way of choosing."""
