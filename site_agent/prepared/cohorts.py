@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from site_agent.prepared.batches import EPOCH, NO_DAY, Booleans, Days, Integers, Numbers, Places, Texts, Values
-from site_agent.prepared.columns import KeptColumn, per_row
+from site_agent.prepared.columns import KeptColumn, rows_where
 from wardround.federation.expressions import (
     And,
     Between,
@@ -57,7 +57,7 @@ def selected(term: Expression, columns: Columns) -> Masks:
             return _any([selected(inner, columns) for inner in terms])
         case leaf:
             column = columns(leaf.column)
-            return per_row(column, lambda values: _true(leaf, values, column.column))
+            return rows_where(column, lambda values: _true(leaf, values, column.column))
 
 
 def rejected(term: Expression, columns: Columns) -> Masks:
@@ -70,10 +70,10 @@ def rejected(term: Expression, columns: Columns) -> Masks:
         case Or(terms):
             return _all([rejected(inner, columns) for inner in terms])
         case IsNull(name):
-            return per_row(columns(name), present)
+            return rows_where(columns(name), present)
         case leaf:
             column = columns(leaf.column)
-            return per_row(column, lambda values: present(values) & ~_true(leaf, values, column.column))
+            return rows_where(column, lambda values: present(values) & ~_true(leaf, values, column.column))
 
 
 def present(values: Values) -> Mask:

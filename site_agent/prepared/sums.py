@@ -71,12 +71,15 @@ class CodeCounts:
         return not column.gaps and bool((table[gaps:] >= 0).all())
 
     def add(self, chunk: Chunk) -> None:
-        patients, codes = chunk.patients, self._codes[chunk.rows]
+        patients, codes, places = chunk.patients, self._codes[chunk.rows], None
         if chunk.chosen is not None:
             places = np.flatnonzero(chunk.chosen)
-            patients, codes = patients.take(places), codes.take(places)
+            patients = patients.take(places)
         if self._most is not None:
-            codes = codes.take(np.flatnonzero(among_first(patients, self._most)))
+            first = np.flatnonzero(among_first(patients, self._most))
+            places = first if places is None else places.take(first)
+        if places is not None:
+            codes = codes.take(places)
         self._counts += np.bincount(codes, minlength=self._counts.size)
 
     def tally(self) -> Tally:

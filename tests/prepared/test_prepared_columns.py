@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from site_agent.prepared.batches import NO_DAY, Booleans, Days, Integers, Numbers, Places
-from site_agent.prepared.columns import NO_INTEGER, Extent, decoded, encoded, raw_type
+from site_agent.prepared.columns import NO_INTEGER, Extent, KeptColumn, Layout, decoded, encoded, raw_type, rows_where
 from wardround.federation.study import Column, ColumnType
 
 NUMBER = Column("x", ColumnType.NUMBER)
@@ -88,3 +88,19 @@ def test_a_divided_step_is_the_double_that_its_decimal_text_means() -> None:
     for divisor in (10, 100, 1000, 10_000):
         texts = [float(Fraction(int(step), divisor)) for step in steps]
         assert (steps / divisor).tolist() == texts
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([("|u1", 256), ("|u1", 90), ("<u2", 2**16), ("<u4", 2**16 + 2)]), st.data())
+def test_rows_compared_with_runs_are_the_rows_looked_up_one_by_one(kind: tuple[str, int], data: st.DataObject) -> None:
+    dtype, codes = kind
+    borders = data.draw(st.lists(st.integers(0, codes) | st.sampled_from([0, codes - 1, codes]), max_size=9))
+    wanted = np.zeros(codes, dtype=np.bool_)
+    for border in borders:
+        wanted[border:] ^= True
+    every = np.random.default_rng(len(borders)).permutation(codes).astype(dtype)
+    column = KeptColumn(INTEGER, Layout(dtype, packed=True, low=0, high=codes - 2), every)
+    assert column.small
+    found = rows_where(column, lambda _: wanted)
+    rows = slice(3, codes - 5)
+    assert np.array_equal(found(rows), wanted[every[rows]])
