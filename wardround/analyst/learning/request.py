@@ -1,0 +1,217 @@
+"""request.toml: one training as a researcher asks for it.
+
+Read as strictly as every other file: a misspelt key that was ignored would train another model than the one that was
+meant, and charge for it. Nothing is asked of anybody before a request is sound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+
+from wardround.federation.configuration import Section, nearest, parse, read_text
+from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
+from wardround.federation.expressions import Expression
+from wardround.federation.study import Study
+from wardround.federation.training import MAX_HIDDEN, RATE_UNIT, Model, ModelKind
+from wardround.federation.typing_rules import typed_cohort
+
+PLAIN = "fedavg"
+"""The strategy that is the sum itself, and needs nothing but this project."""
+
+DEFAULT_VALIDATION = 0.2
+DEFAULT_HIDDEN = 8
+MOST_HELD_OUT = 0.9
+MOST_ROUNDS = 1000
+MOST_LOCAL_STEPS = 1000
+MOST_PATIENTS = 10**9
+
+
+class Schedule(StrEnum):
+    """Who moves the model: the analyst after every sum, or each site several times before it answers."""
+
+    SUM_PER_ROUND = "sum_per_round"
+    LOCAL_STEPS = "local_steps"
+
+
+class Standardise(StrEnum):
+    """Where inputs get their scale: from released, charged means and spreads, or from the study's bounds."""
+
+    RELEASED = "released"
+    BOUNDS = "bounds"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRequest:
+    """What to fit, from what, for how much; what is None or 0 is chosen by the planner.
+
+    `patients` is a public guess of how many there are in all; `batch_size` is of all sites together. `by_site` shows
+    each site's noised sums to the analyst, so that an impossible one can be named and left out.
+    """
+
+    kind: ModelKind
+    table: str
+    target: str
+    features: tuple[str, ...]
+    epsilon: float
+    delta: float | None = None
+    cohort: str = ""
+    schedule: Schedule | None = None
+    rounds: int | None = None
+    strategy: str = PLAIN
+    validation_fraction: float = DEFAULT_VALIDATION
+    standardise: Standardise = Standardise.RELEASED
+    hidden: int = 0
+    batch_size: int | None = None
+    local_steps: int | None = None
+    patients: int | None = None
+    clip: float = 1.0
+    by_site: bool = False
+
+    @property
+    def held_out(self) -> Fraction:
+        """The share of held-out patients, as exact as the coins that decide it."""
+        return Fraction(round(self.validation_fraction * RATE_UNIT), RATE_UNIT)
+
+    @property
+    def shows_sites(self) -> bool:
+        """Whether each site's sums must be seen: to combine them otherwise than by their sum, or by wish."""
+        return self.by_site or self.strategy != PLAIN
+
+
+def read_request(path: Path) -> TrainingRequest:
+    """The request in a file; `ConfigurationMistaken` in one sentence."""
+    return parse_request(read_text(path), name=str(path))
+
+
+def parse_request(text: str, *, name: str = "request.toml") -> TrainingRequest:
+    """The request in a text that messages call `name`."""
+    top = parse(text, name=name)
+    # A misspelt key is told before the one that it leaves absent.
+    given = {field.name for field in fields(TrainingRequest) if top.has(field.name)}
+    top.close()
+    kind = ModelKind(_chosen(top, "kind", [each.value for each in ModelKind]))
+    request = TrainingRequest(
+        kind=kind,
+        table=top.text("table"),
+        target=top.text("target"),
+        features=top.texts("features"),
+        epsilon=top.number("epsilon", lower=1e-6, upper=1e3),
+        delta=top.number("delta", lower=0.0, upper=1.0) if "delta" in given else None,
+        cohort=top.text("cohort", "") if "cohort" in given else "",
+        schedule=Schedule(_chosen(top, "schedule", [each.value for each in Schedule])) if "schedule" in given else None,
+        rounds=top.integer("rounds", lower=1, upper=MOST_ROUNDS) if "rounds" in given else None,
+        strategy=top.text("strategy", PLAIN),
+        validation_fraction=top.number("validation_fraction", DEFAULT_VALIDATION, lower=0.0, upper=MOST_HELD_OUT),
+        standardise=Standardise(
+            _chosen(top, "standardise", [each.value for each in Standardise], Standardise.RELEASED.value)
+        ),
+        hidden=top.integer("hidden", DEFAULT_HIDDEN if kind is ModelKind.PERCEPTRON else 0, lower=0, upper=MAX_HIDDEN),
+        batch_size=top.integer("batch_size", lower=1, upper=MOST_PATIENTS) if "batch_size" in given else None,
+        local_steps=top.integer("local_steps", lower=1, upper=MOST_LOCAL_STEPS) if "local_steps" in given else None,
+        patients=top.integer("patients", lower=1, upper=MOST_PATIENTS) if "patients" in given else None,
+        clip=top.number("clip", 1.0, lower=1e-3, upper=1e3),
+        by_site=_truth(top, "by_site"),
+    )
+    try:
+        return sound(request)
+    except QueryMistaken as mistake:
+        raise ConfigurationMistaken(f"{name}: {mistake.message}") from None
+
+
+def sound(request: TrainingRequest) -> TrainingRequest:
+    """The same request if its parts go together, whoever made it; otherwise one sentence."""
+    for sentence in (*_faults_of_numbers(request), *_faults_of_a_kind(request), *_faults_of_a_schedule(request)):
+        raise QueryMistaken(sentence)
+    return request
+
+
+def _faults_of_numbers(request: TrainingRequest) -> Iterator[str]:
+    if not (math.isfinite(request.epsilon) and request.epsilon > 0.0):
+        yield "epsilon must be a finite number above 0."
+    if request.delta is not None and not 0.0 < request.delta < 1.0:
+        yield "delta must be a number between 0 and 1: a training is noised by Gaussian noise, which has one."
+    if not 0.0 <= request.validation_fraction <= MOST_HELD_OUT:
+        yield f"validation_fraction must be from 0 to {MOST_HELD_OUT}."
+    if not (math.isfinite(request.clip) and request.clip > 0.0):
+        yield "clip must be a finite number above 0."
+    if not request.features:
+        yield "features must name at least one column."
+
+
+def _faults_of_a_kind(request: TrainingRequest) -> Iterator[str]:
+    if request.kind is not ModelKind.PERCEPTRON and request.hidden > 0:
+        yield f"hidden is for a perceptron; leave it out for a {request.kind.value} model."
+    if request.kind is not ModelKind.LINEAR:
+        return
+    if request.schedule is Schedule.LOCAL_STEPS:
+        yield 'a linear model is found from one round of sums; leave out schedule, or set it to "sum_per_round".'
+    if request.rounds not in (None, 1):
+        yield "a linear model is found from one round of sums; leave out rounds, or set it to 1."
+    if request.strategy != PLAIN:
+        yield f'a linear model is found from the sum itself; leave out strategy, or set it to "{PLAIN}".'
+    if request.batch_size is not None:
+        yield "a linear model is found from all patients at once; leave out batch_size."
+
+
+def _faults_of_a_schedule(request: TrainingRequest) -> Iterator[str]:
+    if request.local_steps is not None and request.schedule is not Schedule.LOCAL_STEPS:
+        yield 'local_steps needs schedule = "local_steps".'
+    if request.batch_size is None:
+        return
+    if request.patients is None:
+        yield (
+            "batch_size needs patients, a public guess of how many there are in all: "
+            "together they say how likely one is to be in a batch."
+        )
+    elif request.batch_size > request.patients:
+        yield f"batch_size = {request.batch_size} is above patients = {request.patients}."
+
+
+def model_of(request: TrainingRequest, study: Study) -> Model:
+    """The model in the study's words; `QueryMistaken` with the nearest name that exists."""
+    table = study.table(request.table)
+    cohort = None if not request.cohort else typed_cohort(_condition(request.cohort), table)
+    hidden = request.hidden
+    if request.kind is ModelKind.PERCEPTRON and hidden == 0:
+        hidden = DEFAULT_HIDDEN
+    return Model(request.kind, request.table, request.target, request.features, cohort, hidden)
+
+
+def sharper(request: TrainingRequest, *, epsilon: float | None, delta: float | None) -> TrainingRequest:
+    """The same request with another ε or δ, where one is given."""
+    changed = replace(request, epsilon=request.epsilon if epsilon is None else epsilon)
+    return sound(changed if delta is None else replace(changed, delta=delta))
+
+
+def _condition(text: str) -> Expression:
+    try:
+        from wardround.analyst.sql import condition  # noqa: PLC0415 - an extra, loaded only for text
+    except ImportError:
+        raise ConfigurationMistaken(
+            "sqlglot is not installed; install it with pip install 'wardround[analyst]'."
+        ) from None
+    return condition(text)
+
+
+def _chosen(top: Section, key: str, choices: list[str], default: str | None = None) -> str:
+    """One of a few words, with the nearest where it is none of them."""
+    if default is None and not top.has(key):
+        raise top.fault(key, f"one of {', '.join(choices)}")
+    value = top.text(key, default)
+    if value not in choices:
+        raise ConfigurationMistaken(f"{top.file}: {key} is {value!r}; {nearest(value, choices)}")
+    return value
+
+
+def _truth(top: Section, key: str) -> bool:
+    value = top.raw(key)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise top.fault(key, "true or false")
+    return value
