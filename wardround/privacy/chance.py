@@ -1,11 +1,13 @@
-"""Everything random that a site does: noise on totals, a selection of keys, a choice.
+"""Everything random that a site does: noise on totals, a selection of keys, a choice, a sample of units.
 
 One seam, so that a simulation without noise leaves out all of it, and a site none.
 """
 
+from fractions import Fraction
 from typing import Protocol
 
 from wardround.privacy.noise import Noise, SecureNoise
+from wardround.privacy.noise.sampling import Places, sample
 from wardround.privacy.noise.stream import KeyStream
 from wardround.privacy.selection import ChoiceFact, Scores, choose
 from wardround.privacy.thresholding import KeyCounts, SelectionFact, select
@@ -22,6 +24,10 @@ class Chance(Noise, Protocol):
         """The place of the candidate that is chosen."""
         ...
 
+    def sample(self, units: int, rate: Fraction) -> Places:
+        """The places, rising, of units that are taken with chance `rate`, a whole number of 2^-32, each on its own."""
+        ...
+
 
 class SecureChance(SecureNoise):
     """The chance of production: every call draws under a fresh key from the operating system."""
@@ -35,3 +41,7 @@ class SecureChance(SecureNoise):
     def choose(self, scores: Scores, fact: ChoiceFact) -> int:
         """One candidate, drawn exactly from the law that is charged for."""
         return choose(scores, fact, KeyStream())
+
+    def sample(self, units: int, rate: Fraction) -> Places:
+        """A sample that nobody can foresee, drawn with exact coins."""
+        return sample(units, rate, KeyStream())

@@ -6,16 +6,22 @@ test can pass these where a site agent would pass `SecureNoise`.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
 from wardround.privacy.bounded import IntVector
 from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.privacy.noise.sampling import RATE_BITS, Places, chance_of
 from wardround.privacy.selection import ChoiceFact, Scores
 from wardround.privacy.thresholding import KeyCounts, SelectionFact, passing
 
 
 class ZeroNoise:
-    """Adds nothing: for comparing with known answers."""
+    """Adds nothing, and samples the same units in the same order of calls: for comparing with known answers."""
+
+    def __init__(self) -> None:
+        self._generator = np.random.default_rng(0)
 
     def draw(self, law: NoiseLaw, size: int) -> IntVector:
         """Zeros."""
@@ -30,6 +36,10 @@ class ZeroNoise:
         """The best candidate, the first of them when several are."""
         del fact
         return int(scores.values.argmax())
+
+    def sample(self, units: int, rate: Fraction) -> Places:
+        """A sample by a generator that always begins alike."""
+        return _sampled(self._generator, units, rate)
 
 
 class SeededNoise:
@@ -55,3 +65,11 @@ class SeededNoise:
         """The best candidate after exponential noise, which is the law of permute-and-flip; not private."""
         noise = self._generator.exponential(1.0 / float(fact.rate(scores)), scores.values.size)
         return int((scores.values + noise).argmax())
+
+    def sample(self, units: int, rate: Fraction) -> Places:
+        """A repeatable sample; not private."""
+        return _sampled(self._generator, units, rate)
+
+
+def _sampled(generator: np.random.Generator, units: int, rate: Fraction) -> Places:
+    return np.flatnonzero(generator.integers(0, 1 << RATE_BITS, units) < chance_of(rate))
