@@ -5,14 +5,14 @@ rows a patient; a mean, a histogram of a hundred intervals and a median look at 
 does the plain question beside them. One thread, Parquet, generated here. Both run in turn in one process, and
 processor time stands beside elapsed time: on a busy machine only the former can be compared.
 
-OpenDP, where it is installed, counts by diagnosis without bounding patients, from a list of texts and from an
-array of codes; reading the file and bounding patients are not in its time.
+OpenDP, where polars is there to bound its patients, answers the same count by diagnosis from the same file.
 Run with: python bench/bounded_count.py [--rows N] [--max-rows-per-unit M ...]
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import resource
 import sys
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import duckdb
 
-from bench._opendp import opendp_seconds
+from bench._opendp import DEVIATIONS, comparison
 from site_agent.dataset import TableFiles
 from site_agent.sources.duckdb_files import DuckdbFiles
 from site_agent.sources.duckdb_locked import Limits
@@ -86,7 +86,8 @@ def bounded(path: Path, name: str, cap: int) -> None:
     source.check(form)
     noise = SecureNoise()
     for part in source.bounded(form):
-        apply(part, NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(64 * 25)), noise)
+        scale = DEVIATIONS * max(math.isqrt(part.l2_sensitivity_squared), 1)
+        apply(part, NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale)), noise)
     source.close()
 
 
@@ -142,15 +143,18 @@ def main() -> None:
                 f"{name:18s}   {cap:7d}   {raw.processor:14.3f} s   {mine.processor:16.3f} s"
                 f"   {mine.processor / raw.processor:5.1f} ({mine.elapsed / raw.elapsed:5.1f})     {memory:7.0f} MiB"
             )
-    if (
-        counts
-        and (others := opendp_seconds(options.rows, given=OPENDP_ROWS, categories=DIAGNOSES, scale=100.0)) is not None
-    ):
-        shown = ", ".join(
-            f"from {what} {seconds:.2f} s ({seconds / counts[0]:.1f} ×)"
-            for what, seconds in zip(("texts", "codes"), others, strict=True)
-        )
-        print(f"OpenDP's count by diagnosis, patients not bounded: {shown}")
+        if counts:
+            cap = options.max_rows_per_unit[0]
+            for line in comparison(
+                path,
+                counts[0],
+                rows=options.rows,
+                given=OPENDP_ROWS,
+                categories=DIAGNOSES,
+                cap=cap,
+                in_memory=False,
+            ):
+                print(line)
 
 
 if __name__ == "__main__":
