@@ -47,7 +47,12 @@ class AnalystService(AnalystServiceServicer):
         watch = watch_from_message(request)
         with self.room.seat(analyst, wait_seconds=watch.wait_seconds) as seat:
             outcome = self.coordinator.watch(analyst, watch.plan_id, seen=watch.seen, wait_seconds=seat.wait_seconds)
-        return watched_to_message(outcome, first_estimate=watch.first_estimate, pause_seconds=seat.pause_seconds)
+        return watched_to_message(
+            outcome,
+            first_estimate=watch.first_estimate,
+            first_update_byte=watch.first_update_byte,
+            pause_seconds=seat.pause_seconds,
+        )
 
     def Preview(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:
         """Say what a question would cost."""

@@ -38,6 +38,7 @@ from protos.codec_trust import (
     renewal_to_message,
     renewed_from_message,
 )
+from protos.codec_update import joined
 from protos.statuses import call
 from protos.submitting import CALL_SECONDS, submit
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Estimate, Preview, Progress
@@ -140,16 +141,20 @@ class AnalystCalls:
         return watched_from_message(reply)
 
     def _whole(self, page: Page) -> Answer:
-        """The answer with the estimates of all its pages; each must continue the one before."""
-        answer, total = page.answer, page.total
+        """The answer with what all its pages bring; each must continue the one before."""
+        answer, total, sizes, all_bytes = page.answer, page.total, page.updates.sizes, page.updates.total
         estimates: list[Estimate] = []
+        content = bytearray()
         while True:
-            fits = page.first == len(estimates) and page.total == total and page.answer.plan_id == answer.plan_id
+            same = page.answer.plan_id == answer.plan_id and page.total == total and page.updates.sizes == sizes
+            fits = same and page.first == len(estimates) and page.updates.first == len(content)
             checks.require(fits, "the pages of an answer do not fit together.")
             estimates.extend(page.answer.estimates)
-            if len(estimates) == total:
-                return dataclasses.replace(answer, estimates=tuple(estimates))
-            outcome = self._watched(Watch(answer.plan_id, 0, 0.0, len(estimates))).outcome
+            content += page.updates.content
+            if len(estimates) == total and len(content) == all_bytes:
+                updates = joined(sizes, bytes(content))
+                return dataclasses.replace(answer, estimates=tuple(estimates), updates=updates)
+            outcome = self._watched(Watch(answer.plan_id, 0, 0.0, len(estimates), len(content))).outcome
             if not isinstance(outcome, Page):
                 raise checks.malformed("the pages of an answer do not fit together.")
             page = outcome

@@ -1,13 +1,13 @@
 """The requests and replies of the analyst's conversation, as messages and back.
 
-An answer per group of a large domain is larger than one message may be, so it travels in pages; an answer
-never changes once it is stored, so pages read at different times fit together.
+An answer per group of a large domain, or the update of a large model, is larger than one message may be, so it
+travels in pages; an answer never changes once it is stored, so pages read at different times fit together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from protos import checks
@@ -27,6 +27,7 @@ from protos.codec_answer import (
 )
 from protos.codec_budget import budget_from_message, budget_to_message
 from protos.codec_site import wait_from_milliseconds, wait_to_milliseconds
+from protos.codec_update import MAX_ALL_BYTES, Slice, cut, slice_from_page, slice_to_page
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Estimate, Preview, Progress
 
 PAGE_BYTES = 1024 * 1024
@@ -41,15 +42,17 @@ class Watch:
     seen: int
     wait_seconds: float
     first_estimate: int = 0
+    first_update_byte: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer with some of its estimates, from number `first` of `total`."""
+    """An answer with some of its estimates, from number `first` of `total`, and a slice of its updates."""
 
     answer: Answer
     first: int
     total: int
+    updates: Slice = field(default_factory=Slice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ def watch_to_message(watch: Watch) -> pb.AwaitRequest:
         seen=watch.seen,
         wait_milliseconds=wait_to_milliseconds(watch.wait_seconds),
         first_estimate=watch.first_estimate,
+        first_update_byte=watch.first_update_byte,
     )
 
 
@@ -97,23 +101,20 @@ def watch_from_message(message: pb.AwaitRequest) -> Watch:
         seen=checks.whole(message.seen, "progress"),
         wait_seconds=wait_from_milliseconds(message.wait_milliseconds),
         first_estimate=checks.whole(message.first_estimate, "the first estimate", upper=MAX_ESTIMATES),
+        first_update_byte=checks.whole(message.first_update_byte, "the first byte of updates", upper=MAX_ALL_BYTES),
     )
 
 
-def watched_to_message(outcome: Progress | Answer, *, first_estimate: int, pause_seconds: float = 0.0) -> pb.AwaitReply:
-    """Progress, or as much of an answer from `first_estimate` on as one message takes."""
+def watched_to_message(
+    outcome: Progress | Answer, *, first_estimate: int, first_update_byte: int = 0, pause_seconds: float = 0.0
+) -> pb.AwaitReply:
+    """Progress, or as much of an answer from `first_estimate` and `first_update_byte` on as one message takes."""
     pause = wait_to_milliseconds(pause_seconds)
     match outcome:
         case Progress():
             return pb.AwaitReply(progress=progress_to_message(outcome), pause_milliseconds=pause)
         case Answer():
-            checks.require(first_estimate <= len(outcome.estimates), "an answer has no such estimate.")
-            page = pb.AnswerPage(
-                answer=answer_to_message(outcome, _fitting(islice(outcome.estimates, first_estimate, None))),
-                first_estimate=first_estimate,
-                all_estimates=len(outcome.estimates),
-            )
-            return pb.AwaitReply(page=page)
+            return pb.AwaitReply(page=_page(outcome, first_estimate, first_update_byte))
 
 
 def watched_from_message(message: pb.AwaitReply) -> Watched:
@@ -126,11 +127,27 @@ def watched_from_message(message: pb.AwaitReply) -> Watched:
             page = message.page
             total = checks.whole(page.all_estimates, "the number of estimates", upper=MAX_ESTIMATES)
             first = checks.whole(page.first_estimate, "the first estimate", upper=total)
-            here = len(page.answer.estimates)
-            checks.require(first + here <= total and (here > 0 or first == total), "a page of an answer is empty.")
-            return Watched(Page(answer_from_message(page.answer), first, total), pause_seconds)
+            answer, updates = answer_from_message(page.answer), slice_from_page(page)
+            here = len(answer.estimates)
+            ended = first == total and updates.first == updates.total
+            checks.require(first + here <= total, "a page has more estimates than its answer.")
+            checks.require(here > 0 or len(updates.content) > 0 or ended, "a page of an answer is empty.")
+            return Watched(Page(answer, first, total, updates), pause_seconds)
         case None:
             raise checks.malformed("a reply is neither progress nor an answer.")
+
+
+def _page(answer: Answer, first_estimate: int, first_update_byte: int) -> pb.AnswerPage:
+    checks.require(first_estimate <= len(answer.estimates), "an answer has no such estimate.")
+    estimates = tuple(_fitting(islice(answer.estimates, first_estimate, None)))
+    room = max(PAGE_BYTES - sum(estimate.ByteSize() for estimate in estimates), 0)
+    page = pb.AnswerPage(
+        answer=answer_to_message(answer, estimates),
+        first_estimate=first_estimate,
+        all_estimates=len(answer.estimates),
+    )
+    slice_to_page(cut(answer.updates, first=first_update_byte, room=room), page)
+    return page
 
 
 def _fitting(estimates: Iterable[Estimate]) -> Iterator[answer_pb2.Estimate]:

@@ -1,4 +1,7 @@
-"""Questions, progress, answers and previews, as messages and back."""
+"""Questions, progress, answers and previews, as messages and back.
+
+A question that is too large for the tasks made from it is refused here, on both sides, before anything is decided.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from protos.codec_query import (
     value_from_message,
     value_to_message,
 )
+from protos.codec_training import step_from_message, step_to_message
+from protos.limits import MAX_MESSAGE_BYTES
 from wardround.federation.answer import (
     Answer,
     AskRequest,
@@ -30,14 +35,17 @@ from wardround.federation.answer import (
 )
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import MAX_TEXT
-from wardround.federation.query import MAX_AGGREGATES, MAX_GROUP_COLUMNS, Statistic
+from wardround.federation.query import MAX_AGGREGATES, MAX_GROUP_COLUMNS, Query, Statistic
 from wardround.federation.shape import MAX_CELLS
 from wardround.federation.study import Unit
+from wardround.federation.training import Step
 
 MAX_ESTIMATES = MAX_AGGREGATES * MAX_CELLS
 MAX_NOTE = 1024
 MAX_OVERLAP = 10_000
 MAX_COMPOSITION = 64
+# A task is the question with its participants: the names of ten thousand sites take a little more than half of a MiB.
+MAX_QUESTION_BYTES = MAX_MESSAGE_BYTES * 3 // 4
 
 _STATES = {
     SiteState.OPEN: pb.SITE_STATE_OPEN,
@@ -54,7 +62,7 @@ _UNITS_BACK = {int(number): unit for unit, number in UNITS.items()}
 
 
 def question_to_message(request: AskRequest) -> pb.Question:
-    """A question as a message; `QueryMistaken` when its numbers cannot mean a loss."""
+    """A question as a message; `QueryMistaken` when its numbers cannot mean a loss, or it is too large."""
     epsilon, delta = request.epsilon, request.delta
     if epsilon is not None and not 0.0 < epsilon < float("inf"):
         msg = f"ε must be a finite number above 0, not {epsilon!r}."
@@ -62,18 +70,43 @@ def question_to_message(request: AskRequest) -> pb.Question:
     if delta is not None and not 0.0 <= delta < 1.0:
         msg = f"δ must be at least 0 and below 1, not {delta!r}."
         raise QueryMistaken(msg)
-    query = query_to_message(request.query)
-    return pb.Question(query=query, epsilon=epsilon, delta=delta, nonce=request.nonce)
+    asked = request.query
+    if isinstance(asked, Step) and (epsilon, delta) != (None, None):
+        msg = "a step has the noise of its training; ε and δ are not given again."
+        raise QueryMistaken(msg)
+    message = pb.Question(
+        query=query_to_message(asked) if isinstance(asked, Query) else None,
+        step=step_to_message(asked) if isinstance(asked, Step) else None,
+        epsilon=epsilon,
+        delta=delta,
+        nonce=request.nonce,
+    )
+    if (size := message.ByteSize()) > MAX_QUESTION_BYTES:
+        msg = f"the question takes {size} bytes; at most {MAX_QUESTION_BYTES} can be sent; list fewer values."
+        raise QueryMistaken(msg)
+    return message
 
 
 def question_from_message(message: pb.Question) -> AskRequest:
     """The question in a message."""
-    checks.require(message.HasField("query"), "a question has no query.")
+    checks.require(message.ByteSize() <= MAX_QUESTION_BYTES, "a question is too large.")
     epsilon = checks.finite(message.epsilon, "ε", lower=0.0) if message.HasField("epsilon") else None
     checks.require(epsilon != 0.0, "ε is not above 0.")
     delta = checks.finite(message.delta, "δ", lower=0.0) if message.HasField("delta") else None
     checks.require(delta is None or delta < 1.0, "δ is not below 1.")
-    return AskRequest(query_from_message(message.query), epsilon, delta, checks.nonce(message.nonce))
+    return AskRequest(_asked(message), epsilon, delta, checks.nonce(message.nonce))
+
+
+def _asked(message: pb.Question) -> Query | Step:
+    match message.WhichOneof("asked"):
+        case "query":
+            return query_from_message(message.query)
+        case "step":
+            given = message.HasField("epsilon") or message.HasField("delta")
+            checks.require(not given, "a step has the noise of its training.")
+            return step_from_message(message.step)
+        case None:
+            raise checks.malformed("a question asks nothing.")
 
 
 def progress_to_message(progress: Progress) -> pb.Progress:
@@ -90,7 +123,7 @@ def progress_from_message(message: pb.Progress) -> Progress:
 
 
 def answer_to_message(answer: Answer, estimates: Iterable[pb.Estimate]) -> pb.Answer:
-    """An answer with these of its estimates, which are messages already."""
+    """An answer with these of its estimates, which are messages already; its updates go beside it."""
     return pb.Answer(
         plan_id=answer.plan_id,
         unit=UNITS[Unit(answer.unit)],
@@ -105,7 +138,7 @@ def answer_to_message(answer: Answer, estimates: Iterable[pb.Estimate]) -> pb.An
 
 
 def answer_from_message(message: pb.Answer) -> Answer:
-    """The answer in a message, with the estimates that came with it."""
+    """The answer in a message, with the estimates that came with it and no updates."""
     refused = checks.names([site.site for site in message.refused], "the sites that refused")
     codes = [checks.word(site.code, "a refusal's code") for site in message.refused]
     checks.require(len(message.estimates) <= MAX_ESTIMATES, "an answer has too many estimates.")
@@ -121,17 +154,6 @@ def answer_from_message(message: pb.Answer) -> Answer:
         estimates=tuple(_estimate_from_message(estimate) for estimate in message.estimates),
         privacy=_privacy_from_message(message.privacy),
     )
-
-
-def encode_answer(answer: Answer) -> bytes:
-    """A whole answer as bytes, for a store."""
-    estimates = (estimate_to_message(estimate) for estimate in answer.estimates)
-    return answer_to_message(answer, estimates).SerializeToString(deterministic=True)
-
-
-def decode_answer(content: bytes) -> Answer:
-    """The whole answer in these bytes."""
-    return answer_from_message(checks.parse(pb.Answer, content))
 
 
 def estimate_to_message(estimate: Estimate) -> pb.Estimate:

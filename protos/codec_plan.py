@@ -11,10 +11,12 @@ from fractions import Fraction
 from protos import checks
 from protos._generated import plan_pb2 as pb
 from protos.codec_query import query_from_message, query_to_message
+from protos.codec_training import step_from_message, step_to_message
 from wardround.federation.ledger.entry import EMPTY, Head
 from wardround.federation.plan import Plan
-from wardround.federation.query import MAX_AGGREGATES
+from wardround.federation.query import MAX_AGGREGATES, Query
 from wardround.federation.task import SignedTask, Task
+from wardround.federation.training import Step
 from wardround.privacy.facts import AnyMechanism
 from wardround.privacy.law import LARGEST_SCALE, SCALE_UNIT, Mechanism
 from wardround.privacy.selection import Choosing
@@ -34,7 +36,8 @@ def plan_to_message(plan: Plan) -> pb.Plan:
     """The plan as a message."""
     return pb.Plan(
         study_hash=plan.study_hash,
-        query=query_to_message(plan.query),
+        query=query_to_message(plan.query) if isinstance(plan.query, Query) else None,
+        step=step_to_message(plan.query) if isinstance(plan.query, Step) else None,
         mechanism=MECHANISMS[plan.mechanism],
         scales_1024ths=[_scale_to_number(scale) for scale in plan.scales],
         participants=plan.participants,
@@ -45,17 +48,26 @@ def plan_to_message(plan: Plan) -> pb.Plan:
 
 def plan_from_message(message: pb.Plan) -> Plan:
     """The plan in a message."""
-    checks.require(message.HasField("query"), "a plan has no query.")
     checks.require(1 <= len(message.scales_1024ths) <= MAX_AGGREGATES, "a plan has too few or too many noise scales.")
     return Plan(
         study_hash=checks.digest(message.study_hash, "a study's hash"),
-        query=query_from_message(message.query),
+        query=_asked(message),
         mechanism=mechanism_from_number(message.mechanism),
         scales=tuple(_scale_from_number(number) for number in message.scales_1024ths),
         participants=checks.names(message.participants, "the participants"),
         nonce=checks.nonce(message.nonce),
         threshold=checks.whole(message.threshold, "a threshold", upper=LARGEST_THRESHOLD),
     )
+
+
+def _asked(message: pb.Plan) -> Query | Step:
+    match message.WhichOneof("asked"):
+        case "query":
+            return query_from_message(message.query)
+        case "step":
+            return step_from_message(message.step)
+        case None:
+            raise checks.malformed("a plan asks nothing.")
 
 
 def mechanism_from_number(number: int) -> AnyMechanism:

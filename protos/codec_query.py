@@ -91,9 +91,7 @@ def query_to_message(query: Query) -> pb.Query:
         group_by=[_grouping_to_message(grouping) for grouping in query.group_by],
     )
     if query.cohort is not None:
-        small = depth(query.cohort) <= MAX_DEPTH and sum(1 for _ in leaves(query.cohort)) <= MAX_TERMS
-        _allow(small, f"a cohort has at most {MAX_TERMS} terms, nested at most {MAX_DEPTH} deep.")
-        message.cohort.CopyFrom(_expression_to_message(query.cohort))
+        message.cohort.CopyFrom(cohort_to_message(query.cohort))
     return message
 
 
@@ -104,9 +102,21 @@ def query_from_message(message: pb.Query) -> Query:
     return Query(
         table=column_name(message.table),
         aggregates=tuple(aggregate_from_message(aggregate) for aggregate in message.aggregates),
-        cohort=_Reader().read(message.cohort) if message.HasField("cohort") else None,
+        cohort=cohort_from_message(message.cohort) if message.HasField("cohort") else None,
         group_by=tuple(_grouping_from_message(grouping) for grouping in message.group_by),
     )
+
+
+def cohort_to_message(cohort: Expression) -> pb.Expression:
+    """A cohort as a message; `QueryMistaken` when it is too large to be asked about."""
+    small = depth(cohort) <= MAX_DEPTH and sum(1 for _ in leaves(cohort)) <= MAX_TERMS
+    _allow(small, f"a cohort has at most {MAX_TERMS} terms, nested at most {MAX_DEPTH} deep.")
+    return _expression_to_message(cohort)
+
+
+def cohort_from_message(message: pb.Expression) -> Expression:
+    """The cohort in a message."""
+    return _Reader().read(message)
 
 
 def aggregate_to_message(aggregate: Aggregate) -> pb.Aggregate:

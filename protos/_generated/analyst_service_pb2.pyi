@@ -5,8 +5,10 @@ The conversation of an analyst with the coordinator, over mutual TLS; the certif
 Every call is unary and may be repeated under its key, the plan id.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from protos._generated import answer_pb2 as _answer_pb2
 import builtins as _builtins
 import sys
@@ -66,12 +68,15 @@ class AwaitRequest(_message.Message):
     SEEN_FIELD_NUMBER: _builtins.int
     WAIT_MILLISECONDS_FIELD_NUMBER: _builtins.int
     FIRST_ESTIMATE_FIELD_NUMBER: _builtins.int
+    FIRST_UPDATE_BYTE_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     seen: _builtins.int
     wait_milliseconds: _builtins.int
     """at most 20,000"""
     first_estimate: _builtins.int
     """0 except when reading on in a long answer"""
+    first_update_byte: _builtins.int
+    """the same"""
     def __init__(
         self,
         *,
@@ -79,38 +84,79 @@ class AwaitRequest(_message.Message):
         seen: _builtins.int = ...,
         wait_milliseconds: _builtins.int = ...,
         first_estimate: _builtins.int = ...,
+        first_update_byte: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_estimate", b"first_estimate", "plan_id", b"plan_id", "seen", b"seen", "wait_milliseconds", b"wait_milliseconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_estimate", b"first_estimate", "first_update_byte", b"first_update_byte", "plan_id", b"plan_id", "seen", b"seen", "wait_milliseconds", b"wait_milliseconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AwaitRequest: _TypeAlias = AwaitRequest  # noqa: Y015
 
 @_typing.final
+class UpdateSize(_message.Message):
+    """How many bytes of an answer's updates are of one site, or of all sites that answered where `site` is empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SITE_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    site: _builtins.str
+    bytes: _builtins.int
+    """a multiple of 8, the same for every site, at most 32,000,000"""
+    def __init__(
+        self,
+        *,
+        site: _builtins.str = ...,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "site", b"site"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateSize: _TypeAlias = UpdateSize  # noqa: Y015
+
+@_typing.final
 class AnswerPage(_message.Message):
-    """Some estimates of an answer, from `first_estimate` on, as many as fit into one message."""
+    """Some estimates of an answer, from `first_estimate` on, as many as fit into one message; then, in what room is
+    left, some of its updates, which are laid end to end in the order of their sizes.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ANSWER_FIELD_NUMBER: _builtins.int
     FIRST_ESTIMATE_FIELD_NUMBER: _builtins.int
     ALL_ESTIMATES_FIELD_NUMBER: _builtins.int
+    UPDATES_FIELD_NUMBER: _builtins.int
+    FIRST_UPDATE_BYTE_FIELD_NUMBER: _builtins.int
+    UPDATE_BYTES_FIELD_NUMBER: _builtins.int
     first_estimate: _builtins.int
     all_estimates: _builtins.int
+    first_update_byte: _builtins.int
+    update_bytes: _builtins.bytes
+    """little-endian 64-bit integers"""
     @_builtins.property
     def answer(self) -> _answer_pb2.Answer: ...
+    @_builtins.property
+    def updates(self) -> _containers.RepeatedCompositeFieldContainer[Global___UpdateSize]:
+        """of all, on every page; together at most 1 GiB"""
+
     def __init__(
         self,
         *,
         answer: _answer_pb2.Answer | None = ...,
         first_estimate: _builtins.int = ...,
         all_estimates: _builtins.int = ...,
+        updates: _abc.Iterable[Global___UpdateSize] | None = ...,
+        first_update_byte: _builtins.int = ...,
+        update_bytes: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_estimates", b"all_estimates", "answer", b"answer", "first_estimate", b"first_estimate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_estimates", b"all_estimates", "answer", b"answer", "first_estimate", b"first_estimate", "first_update_byte", b"first_update_byte", "update_bytes", b"update_bytes", "updates", b"updates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

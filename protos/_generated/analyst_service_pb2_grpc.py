@@ -75,7 +75,8 @@ class AnalystServiceServicer:
 
     def Await(self, request, context):
         """Waits, up to 20 s, until the progress differs from `seen` or the answer is there. A long answer comes
-        in pages, by the number of the first estimate. May be repeated; decides nothing.
+        in pages, by the number of the first estimate, or of the first byte of its updates. May be repeated; decides
+        nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -40,7 +40,8 @@ class AnalystServiceStub:
     """
     Await: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.AwaitRequest, _analyst_service_pb2.AwaitReply]
     """Waits, up to 20 s, until the progress differs from `seen` or the answer is there. A long answer comes
-    in pages, by the number of the first estimate. May be repeated; decides nothing.
+    in pages, by the number of the first estimate, or of the first byte of its updates. May be repeated; decides
+    nothing.
     """
     Preview: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.PreviewRequest, _analyst_service_pb2.PreviewReply]
     """Says what a question would cost and how good its answer would be. May be repeated; decides nothing
@@ -61,7 +62,8 @@ class AnalystServiceAsyncStub(AnalystServiceStub):
     """
     Await: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.AwaitRequest, _analyst_service_pb2.AwaitReply]  # type: ignore[assignment]
     """Waits, up to 20 s, until the progress differs from `seen` or the answer is there. A long answer comes
-    in pages, by the number of the first estimate. May be repeated; decides nothing.
+    in pages, by the number of the first estimate, or of the first byte of its updates. May be repeated; decides
+    nothing.
     """
     Preview: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.PreviewRequest, _analyst_service_pb2.PreviewReply]  # type: ignore[assignment]
     """Says what a question would cost and how good its answer would be. May be repeated; decides nothing
@@ -91,7 +93,8 @@ class AnalystServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_analyst_service_pb2.AwaitReply, _abc.Awaitable[_analyst_service_pb2.AwaitReply]]:
         """Waits, up to 20 s, until the progress differs from `seen` or the answer is there. A long answer comes
-        in pages, by the number of the first estimate. May be repeated; decides nothing.
+        in pages, by the number of the first estimate, or of the first byte of its updates. May be repeated; decides
+        nothing.
         """
 
     @_abc_1.abstractmethod

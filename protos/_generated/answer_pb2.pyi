@@ -70,39 +70,49 @@ Global___Unit: _TypeAlias = Unit  # noqa: Y015
 
 @_typing.final
 class Question(_message.Message):
+    """At most 3 MiB, so that the plan made from it fits into a task however many sites there are."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     QUERY_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
     EPSILON_FIELD_NUMBER: _builtins.int
     DELTA_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
     epsilon: _builtins.float
-    """absent: the study's default"""
+    """absent: the study's default; of a step always, as it says itself how sharp it is"""
     delta: _builtins.float
     nonce: _builtins.str
     """set for a fresh answer, which is paid for anew"""
     @_builtins.property
     def query(self) -> _plan_pb2.Query: ...
+    @_builtins.property
+    def step(self) -> _plan_pb2.Step: ...
     def __init__(
         self,
         *,
         query: _plan_pb2.Query | None = ...,
+        step: _plan_pb2.Step | None = ...,
         epsilon: _builtins.float | None = ...,
         delta: _builtins.float | None = ...,
         nonce: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "delta", b"delta", "epsilon", b"epsilon", "query", b"query"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "delta", b"delta", "epsilon", b"epsilon", "query", b"query", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "delta", b"delta", "epsilon", b"epsilon", "nonce", b"nonce", "query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "delta", b"delta", "epsilon", b"epsilon", "nonce", b"nonce", "query", b"query", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delta: _TypeAlias = _typing.Literal["delta"]  # noqa: Y015
     _WhichOneofArgType__delta: _TypeAlias = _typing.Literal["_delta", b"_delta"]  # noqa: Y015
     _WhichOneofReturnType__epsilon: _TypeAlias = _typing.Literal["epsilon"]  # noqa: Y015
     _WhichOneofArgType__epsilon: _TypeAlias = _typing.Literal["_epsilon", b"_epsilon"]  # noqa: Y015
+    _WhichOneofReturnType_asked: _TypeAlias = _typing.Literal["query", "step"]  # noqa: Y015
+    _WhichOneofArgType_asked: _TypeAlias = _typing.Literal["asked", b"asked"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__delta) -> _WhichOneofReturnType__delta | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__epsilon) -> _WhichOneofReturnType__epsilon | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_asked) -> _WhichOneofReturnType_asked | None: ...
 
 Global___Question: _TypeAlias = Question  # noqa: Y015
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +13,12 @@ from hypothesis import strategies as st
 from protos import (
     checks,
     codec_analyst,
-    codec_answer,
     codec_fault,
     codec_plan,
     codec_query,
     codec_release,
     codec_site,
+    codec_training,
     codec_trust,
 )
 from protos._generated import (
@@ -27,7 +28,9 @@ from protos._generated import (
     release_pb2,
     site_service_pb2,
 )
+from protos.codec_update import joined
 from tests.wire import words
+from wardround.federation.answer import Answer
 
 
 class AnyPieces:
@@ -59,11 +62,20 @@ def _pair(
     )
 
 
+def _lone_page(watched: codec_analyst.Watched) -> Answer | None:
+    """The answer in a page that holds all of it."""
+    page = watched.outcome
+    if not isinstance(page, codec_analyst.Page) or len(page.updates.content) < page.updates.total:
+        return None
+    return dataclasses.replace(page.answer, updates=joined(page.updates.sizes, page.updates.content))
+
+
 waits = st.integers(0, 20_000).map(lambda milliseconds: milliseconds / 1000)
 
 CONVERSATIONS: tuple[Conversation, ...] = (
     _pair("value", words.values, plan_pb2.Value, codec_query.value_to_message, codec_query.value_from_message),
     _pair("query", words.queries, plan_pb2.Query, codec_query.query_to_message, codec_query.query_from_message),
+    _pair("step", words.steps, plan_pb2.Step, codec_training.step_to_message, codec_training.step_from_message),
     _pair("head", words.heads, plan_pb2.Head, codec_plan.head_to_message, codec_plan.head_from_message),
     Conversation("plan", words.plans, codec_plan.encode_plan, codec_plan.decode_plan),
     Conversation("task", words.tasks, codec_plan.encode_task, codec_plan.decode_task),
@@ -126,7 +138,9 @@ CONVERSATIONS: tuple[Conversation, ...] = (
     ),
     _pair(
         "watch",
-        st.builds(codec_analyst.Watch, words.digests, words.counts, waits, st.integers(0, 10**6)),
+        st.builds(
+            codec_analyst.Watch, words.digests, words.counts, waits, st.integers(0, 10**6), st.integers(0, 2**30)
+        ),
         analyst_service_pb2.AwaitRequest,
         codec_analyst.watch_to_message,
         codec_analyst.watch_from_message,
@@ -143,9 +157,8 @@ CONVERSATIONS: tuple[Conversation, ...] = (
         words.answers,
         analyst_service_pb2.AwaitReply,
         lambda word: codec_analyst.watched_to_message(word, first_estimate=0),
-        lambda message: getattr(codec_analyst.watched_from_message(message).outcome, "answer", None),
+        lambda message: _lone_page(codec_analyst.watched_from_message(message)),
     ),
-    Conversation("answer", words.answers, codec_answer.encode_answer, codec_answer.decode_answer),
     _pair(
         "preview",
         words.previews,

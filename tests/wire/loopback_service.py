@@ -95,7 +95,9 @@ class AnalystDesk(analyst_service_pb2_grpc.AnalystServiceServicer):
 
     def Await(self, request, context):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
         watch = watch_from_message(request)
-        return watched_to_message(self.outcome, first_estimate=watch.first_estimate)
+        return watched_to_message(
+            self.outcome, first_estimate=watch.first_estimate, first_update_byte=watch.first_update_byte
+        )
 
 
 @dataclass

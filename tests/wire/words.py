@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 from fractions import Fraction
@@ -24,6 +25,7 @@ from wardround.federation.answer import (
     SiteState,
     Spending,
     Statement,
+    Update,
 )
 from wardround.federation.enrolment import Enrolment, Greeting
 from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
@@ -32,6 +34,7 @@ from wardround.federation.ledger.entry import EMPTY, GENESIS, Entry, Head
 from wardround.federation.plan import Plan
 from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Task
+from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.privacy.law import Mechanism
 from wardround.privacy.selection import Choosing
 
@@ -89,11 +92,59 @@ queries = st.builds(
     st.lists(groupings, max_size=4).map(tuple),
 )
 scales = st.integers(1, 2**60).map(lambda number: Fraction(number, 1024))
+models = st.builds(
+    Model,
+    st.sampled_from(ModelKind),
+    columns,
+    columns,
+    st.lists(columns, min_size=1, max_size=4).map(tuple),
+    st.none() | expressions,
+    st.integers(0, 256),
+)
+stages = st.builds(
+    Stage,
+    st.sampled_from(StageKind),
+    scales,
+    st.integers(1, 100_000),
+    st.integers(1, 100_000),
+    st.integers(1, 2**32).map(lambda number: Fraction(number, 2**32)),
+)
+trainings = st.builds(
+    Training,
+    models,
+    st.lists(stages, min_size=1, max_size=3).map(tuple),
+    st.integers(0, 2**32 - 1).map(lambda number: Fraction(number, 2**32)),
+    st.floats(min_value=0.0, exclude_min=True, allow_infinity=False),
+    st.integers(0, 2**60),
+    st.booleans(),
+)
+
+
+@st.composite
+def _steps(draw: st.DrawFn) -> Step:
+    training = draw(trainings)
+    stage = draw(st.integers(0, len(training.stages) - 1))
+    # Any bytes: whether they are finite numbers is not the wire's question.
+    numbers = st.integers(0, 4).flatmap(lambda count: st.binary(min_size=8 * count, max_size=8 * count))
+    return Step(
+        training,
+        stage,
+        draw(st.integers(0, training.stages[stage].rounds - 1)),
+        draw(numbers),
+        draw(numbers),
+        draw(numbers),
+        draw(finite),
+        draw(finite),
+        draw(st.lists(finite, max_size=4).map(tuple)),
+    )
+
+
+steps = _steps()
 mechanisms = st.sampled_from([*Mechanism, Choosing.PERMUTE_AND_FLIP])
 plans = st.builds(
     Plan,
     digests,
-    queries,
+    queries | steps,
     mechanisms,
     st.lists(scales, min_size=1, max_size=4).map(tuple),
     sites,
@@ -119,7 +170,7 @@ questions = st.builds(
     st.none() | st.floats(min_value=0.0, exclude_min=True, allow_infinity=False),
     st.none() | st.floats(min_value=0.0, max_value=1.0, exclude_max=True),
     nonces,
-)
+) | st.builds(AskRequest, steps, nonce=nonces)
 progress = st.builds(
     Progress,
     counts,
@@ -153,7 +204,7 @@ statements = st.builds(
     st.sampled_from(["parallel", "overlap 2", "trusted_total"]),
 )
 refusals = st.lists(st.tuples(names, codes), max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
-answers = st.builds(
+plain_answers = st.builds(
     Answer,
     digests,
     units,
@@ -165,6 +216,19 @@ answers = st.builds(
     st.lists(estimates, max_size=4).map(tuple),
     statements,
 )
+
+
+@st.composite
+def _answers(draw: st.DrawFn) -> Answer:
+    """An answer with estimates, or with updates of one length: a total, or those of sites that answered."""
+    answer = draw(plain_answers)
+    owners = draw(st.sampled_from([(), ("",), answer.answered]))
+    size = 8 * draw(st.integers(1, 4))
+    updates = tuple(Update(site, draw(st.binary(min_size=size, max_size=size))) for site in owners)
+    return dataclasses.replace(answer, updates=updates)
+
+
+answers = _answers()
 expected = st.builds(ExpectedError, statistics, st.none() | columns, st.integers(1, 1_000_000), amounts, texts, shares)
 previews = st.builds(
     Preview, digests, units, st.booleans(), sites, st.lists(expected, max_size=4).map(tuple), statements
