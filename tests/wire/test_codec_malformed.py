@@ -6,7 +6,6 @@ import math
 import random
 
 import pytest
-from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from protos._generated import (
     site_service_pb2,
 )
 from tests.wire.conversations import CONVERSATIONS, AnyPieces, Conversation
+from tests.wire.putting import put
 from wardround.federation.errors import MalformedMessage
 
 HASH = "ab" * 32
@@ -291,18 +291,6 @@ BAD: list[tuple[object, str, object]] = [
     (enrol, "patients", 10**10 + 1),
     (enrol, "dataset", ""),
 ]
-
-
-def put(message: Message, path: str, content: object) -> None:
-    *parents, last = path.split(".")
-    for parent in parents:
-        message = message[int(parent)] if parent.isdigit() else getattr(message, parent)  # type: ignore[index]
-    if content is None or isinstance(content, list):
-        message.ClearField(last)
-        if content:
-            getattr(message, last).extend(content)
-    else:
-        setattr(message, last, content)
 
 
 @pytest.mark.parametrize("make", READERS, ids=lambda make: make.__name__)
