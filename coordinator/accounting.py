@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from coordinator import blocks
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
 from coordinator.stored_plan import decode_plan, encode_plan
@@ -20,6 +21,7 @@ from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.body import Body, cost_body, facts_body
 from wardround.federation.plan import Plan, price
 from wardround.federation.study import Study
+from wardround.federation.training import Step
 from wardround.privacy.filter import epsilon_remaining, epsilon_spent, fraction_remaining
 from wardround.privacy.loss import Cost
 from wardround.privacy.parallel import over_groups
@@ -79,7 +81,10 @@ class Accounting:
         self._patience = patience
 
     def reserve(self, question: Question) -> None:
-        """Charge the plan at every participant, once; `BudgetExceeded` charges and opens nothing."""
+        """Charge the plan at every participant, once; `BudgetExceeded` charges and opens nothing.
+
+        The first round of a training charges all of it, and each further one nothing.
+        """
         plan, study = question.plan, self._ledger.study
         charge = price(plan, study)
         with self._ledger.database.reading() as connection:
@@ -89,10 +94,13 @@ class Accounting:
         with self._ledger.database.transaction() as connection:
             if _exists(connection, plan.plan_id):
                 return
+            due = blocks.due(connection, plan, charge, study)
+            cost = due.charge.cost
             before = balances(connection, study)
-            self._refuse_above_budget(before, question, charge.cost)
-            for site in sorted(plan.participants):
-                accounts.debit(connection, site, charge.cost)
+            self._refuse_above_budget(before, question, due)
+            if cost != Cost.zero():
+                for site in due.sites:
+                    accounts.debit(connection, site, cost)
             connection.execute(
                 "INSERT INTO rounds"
                 " (plan_id, plan, analyst, epsilon, delta, mu_squared, pure, slack, reserved_at, state)"
@@ -103,28 +111,52 @@ class Accounting:
                     question.analyst,
                     question.epsilon,
                     question.delta,
-                    charge.cost.mu_squared,
-                    charge.cost.pure,
-                    charge.cost.slack,
+                    cost.mu_squared,
+                    cost.pure,
+                    cost.slack,
                     self._patience.date(),
                 ),
             )
+            blocks.take(connection, plan, due)
             body: Body = {
                 "plan_id": plan.plan_id,
-                "sites": plan.participants,
-                "facts": facts_body(charge.facts),
-                **cost_body(charge.cost),
+                "sites": due.sites,
+                "facts": facts_body(due.charge.facts),
+                **cost_body(cost),
             }
             chain.append(connection, self._ledger.identity, kind="reserved", body=body)
 
     def fits(self, plan: Plan) -> bool:
         """Whether the plan would be admitted now; nothing is charged."""
+        study = self._ledger.study
+        charge = price(plan, study)
         with self._ledger.database.reading() as connection:
-            before = balances(connection, self._ledger.study)
-        return _after(before, plan, price(plan, self._ledger.study).cost).fits(self._ledger.study.cap.allowance())
+            before, due = balances(connection, study), blocks.due(connection, plan, charge, study)
+        return _fits(before, due)
+
+    def charged(self, plan: Plan) -> Cost:
+        """What the plan was charged at each site that was asked, or would be now."""
+        study = self._ledger.study
+        with self._ledger.database.reading() as connection:
+            row = connection.execute(
+                "SELECT mu_squared, pure, slack FROM rounds WHERE plan_id = ?", (plan.plan_id,)
+            ).fetchone()
+            if row is not None:
+                return Cost(*row)
+            return blocks.due(connection, plan, price(plan, study), study).charge.cost
+
+    def participants_of(self, step: Step, *, nonce: str) -> tuple[str, ...]:
+        """Who takes part in this training, once it has begun; nobody before."""
+        with self._ledger.database.reading() as connection:
+            return blocks.participants_of(connection, step, study=self._ledger.study, nonce=nonce)
 
     def void(self, connection: sqlite3.Connection, plan_id: str, site: str) -> None:
-        """Give back what the plan was charged at a site that signed a refusal; the caller sees to it once."""
+        """Give back what the plan was charged at a site that signed a refusal; the caller sees to it once.
+
+        What pays for other rounds of a training too is not given back.
+        """
+        if blocks.keeps_its_charge(connection, plan_id, site):
+            return
         row = connection.execute("SELECT mu_squared, pure, slack FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone()
         accounts.credit(connection, site, Cost(*row))
         chain.append(connection, self._ledger.identity, kind="voided", body={"plan_id": plan_id, "site": site})
@@ -164,8 +196,8 @@ class Accounting:
         with self._ledger.database.reading() as connection:
             return balances(connection, self._ledger.study)
 
-    def _refuse_above_budget(self, before: Balances, question: Question, cost: Cost) -> None:
-        if _after(before, question.plan, cost).fits(self._ledger.study.cap.allowance()):
+    def _refuse_above_budget(self, before: Balances, question: Question, due: blocks.Due) -> None:
+        if _fits(before, due):
             return
         raise BudgetExceeded(asked=question.epsilon, remaining=before.remaining(delta=question.delta).epsilon)
 
@@ -201,12 +233,15 @@ def _exists(connection: sqlite3.Connection, plan_id: str) -> bool:
     return connection.execute("SELECT 1 FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone() is not None
 
 
-def _after(before: Balances, plan: Plan, cost: Cost) -> Cost:
-    unknown = set(plan.participants) - set(before.sites)
-    if unknown:
+def _fits(before: Balances, due: blocks.Due) -> bool:
+    """Whether the study can pay; a further round of a training always, because it costs nothing."""
+    asked, cost = set(due.sites), due.charge.cost
+    if unknown := asked - set(before.sites):
         raise InvariantBroken(private=f"participants without an account: {sorted(unknown)}")
-    sites = {name: spent + cost if name in plan.participants else spent for name, spent in before.sites.items()}
-    return Balances(before.study, sites).whole
+    if cost == Cost.zero():
+        return True
+    after = {name: spent + cost if name in asked else spent for name, spent in before.sites.items()}
+    return Balances(before.study, after).whole.fits(before.study.cap.allowance())
 
 
 def _standing(connection: sqlite3.Connection, plan: Plan) -> Outcome:
@@ -222,7 +257,7 @@ def _standing(connection: sqlite3.Connection, plan: Plan) -> Outcome:
     final = (SiteState.RELEASED, SiteState.REFUSED)
     return Outcome(
         answered=tuple(site for site, state in states.items() if state is SiteState.RELEASED),
-        refused=tuple((site, code) for site, code in codes),
+        refused=tuple(sorted({**blocks.left_out(connection, plan.plan_id), **dict(codes)}.items())),
         missing=tuple(site for site, state in states.items() if state not in final),
     )
 

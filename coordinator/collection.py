@@ -90,11 +90,7 @@ class Collection:
     def releases(self, plan: Plan, sites: tuple[str, ...]) -> list[bytes]:
         """The stored bytes of the sites that a settled round counts."""
         with self._ledger.database.reading() as connection:
-            stored = dict(
-                connection.execute(
-                    "SELECT site, payload FROM submissions WHERE plan_id = ? AND code = ''", (plan.plan_id,)
-                ).fetchall()
-            )
+            stored = stored_releases(connection, plan.plan_id)
         return [stored[site] for site in sites]
 
     def _approval_over(self, plan: Plan) -> bool:
@@ -195,6 +191,12 @@ class Collection:
                 return chain.append(connection, self._ledger.identity, kind="received", body=body)
             case Declined(_, code, _):
                 return chain.append(connection, self._ledger.identity, kind="declined", body={**place, "code": code})
+
+
+def stored_releases(connection: sqlite3.Connection, plan_id: str) -> dict[str, bytes]:
+    """The bytes that every site released for a plan."""
+    rows = connection.execute("SELECT site, payload FROM submissions WHERE plan_id = ? AND code = ''", (plan_id,))
+    return dict(rows.fetchall())
 
 
 def _working(states: dict[str, SiteState]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 
+from coordinator import blocks
 from coordinator.accounting import outcome_of
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
@@ -56,13 +57,14 @@ class Dispatch:
         with self._ledger.database.transaction() as connection:
             if not self._may_open(connection, plan):
                 return
+            left_out = blocks.left_out(connection, plan.plan_id)
             # An answer must come after what the site had signed before it could know the plan.
             connection.executemany(
                 "INSERT INTO tasks (plan_id, site, number, state, opened_after)"
                 " SELECT rounds.plan_id, sites.name, rounds.number, 'open', sites.head_sequence"
                 " FROM rounds, sites WHERE rounds.plan_id = ? AND sites.name = ?"
                 " ON CONFLICT (plan_id, site) DO UPDATE SET state = 'open' WHERE state = 'missing'",
-                [(plan.plan_id, site) for site in plan.participants],
+                [(plan.plan_id, site) for site in plan.participants if site not in left_out],
             )
             connection.execute(
                 "UPDATE rounds SET state = 'open', opened_at = ? WHERE plan_id = ?",
@@ -94,7 +96,8 @@ class Dispatch:
     def states(self, plan: Plan) -> tuple[tuple[str, SiteState], ...]:
         """Where every participant is; a site that may not take part any more is missing."""
         with self._ledger.database.reading() as connection:
-            stored = task_states(connection, plan.plan_id)
+            stored = dict.fromkeys(blocks.left_out(connection, plan.plan_id), SiteState.REFUSED)
+            stored |= task_states(connection, plan.plan_id)
             active = {site.name for site in all_sites(connection) if site.state is Standing.ACTIVE}
         with self._guard:
             return tuple(

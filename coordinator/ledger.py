@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.schema import SCHEMA
+from coordinator.schema import LATER, SCHEMA
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
@@ -38,7 +38,7 @@ def open_ledger(folder: Path, *, study: Study, identity: Identity, durable: bool
     A ledger that was begun for another study or under another key is `ConfigurationMistaken`: a budget
     cannot be changed by editing a file.
     """
-    database = Database(folder / LEDGER_FILE, schema=SCHEMA, durable=durable)
+    database = Database(folder / LEDGER_FILE, schema=SCHEMA, later=LATER, durable=durable)
     with database.reading() as connection:
         begun = chain.entry_at(connection, 1)
     if begun is None:

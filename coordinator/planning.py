@@ -1,7 +1,7 @@
-"""From a question to the exact plans that could answer it. Pure: no ledger, no clock, no entropy.
+"""From a question, or a step of a training, to the exact plans that could answer it.
 
-The same question of the same participants under the same study is always the same plan, and so the same
-plan id; that is what makes a repeated question free.
+Pure: no ledger, no clock, no entropy. The same question of the same participants under the same study is always
+the same plan, and so the same plan id; that is what makes a repeated question free.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from wardround.federation.plan import Plan, price
 from wardround.federation.query import Query, Statistic
 from wardround.federation.shape import Part, shape
 from wardround.federation.sharing import shares
+from wardround.federation.step_form import step_form
 from wardround.federation.study import Study, delta_fault
+from wardround.federation.training import Step
 from wardround.privacy.calibration import SLACK_SHARE, gaussian_scale, laplace_scale
 from wardround.privacy.facts import AnyMechanism
 from wardround.privacy.filter import LEAST_DELTA, epsilon_charged
 from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import SLACK_UNIT
+from wardround.privacy.loss import SLACK_UNIT, Cost
 from wardround.privacy.parallel import in_parallel
 from wardround.privacy.selection import Choosing
 
@@ -67,23 +69,56 @@ def plans_for(request: AskRequest, study: Study, participants: Mapping[str, int]
     There is more than one when the study has a budget for each kind of noise: the second is tried when the
     first does not fit what is left.
     """
-    sharp = sharpness(request, study, participants)
-    if not _NONCE.fullmatch(request.nonce):
-        raise QueryMistaken("the nonce of a fresh question must be at most 64 hexadecimal digits.")
+    if isinstance(request.query, Step):
+        return (step_plan(request, request.query, study, tuple(sorted(participants))),)
+    query, sharp = request.query, sharpness(request, study, participants)
+    _require_nonce(request)
     known: tuple[AnyMechanism, ...] = (*Mechanism, Choosing.PERMUTE_AND_FLIP)
-    possible = [mechanism for mechanism in known if _possible(mechanism, request.query, sharp, study)]
+    possible = [mechanism for mechanism in known if _possible(mechanism, query, sharp, study)]
     # δ = 0 leaves nothing but pure noise, even where its budget is too small: the ledger then says by how much.
     plans = [
-        _plan(mechanism, request, sharp, study, tuple(sorted(participants)))
+        _plan(mechanism, query, sharp, study, tuple(sorted(participants)), nonce=request.nonce.lower())
         for mechanism in possible or [Mechanism.DISCRETE_LAPLACE]
     ]
     return tuple(sorted(plans, key=lambda plan: _expected_badness(plan, study)))
 
 
+def step_plan(request: AskRequest, step: Step, study: Study, participants: tuple[str, ...]) -> Plan:
+    """The one plan of a step: its training fixed the noise."""
+    _require_nonce(request)
+    if request.epsilon is not None or request.delta is not None:
+        raise QueryMistaken("a training says how sharp it is by itself; leave ε and δ out of its steps.")
+    # Before anything is hashed: only finite numbers have an encoding.
+    step_form(step, study)
+    scale = step.training.stages[step.stage].scale
+    mechanism = Mechanism.DISCRETE_GAUSSIAN
+    return Plan(study.study_hash, step, mechanism, (scale,), participants, request.nonce.lower())
+
+
+def step_sharpness(plan: Plan, study: Study, participants: Mapping[str, int]) -> Sharpness:
+    """What a whole training takes of the study, at the study's δ; `QueryMistaken` where it cannot be paid at all."""
+    delta = study.cap.delta
+    if study.cap.allowance().mu_squared == 0:
+        raise QueryMistaken("a training needs a δ above 0 and a budget for Gaussian noise, which this study has not.")
+    if (fault := delta_fault(delta, participants)) is not None:
+        raise QueryMistaken(fault)
+    return Sharpness(charged(plan, study, delta=delta).epsilon, delta)
+
+
+def _require_nonce(request: AskRequest) -> None:
+    if not _NONCE.fullmatch(request.nonce):
+        raise QueryMistaken("the nonce of a fresh question must be at most 64 hexadecimal digits.")
+
+
 def charged(plan: Plan, study: Study, *, delta: float) -> Loss:
     """What the plan costs one unit over all of its sites, as ε at `delta`; pure noise needs no δ."""
     overlap = study.overlap_among(plan.participants)
-    whole = in_parallel([price(plan, study).cost] * overlap, overlap=overlap)
+    return loss_of(price(plan, study).cost, overlap=overlap, delta=delta)
+
+
+def loss_of(cost: Cost, *, overlap: int, delta: float) -> Loss:
+    """What one site's cost is for a unit at `overlap` sites, as ε at `delta`."""
+    whole = in_parallel([cost] * overlap, overlap=overlap)
     # Only what takes no slack has no δ: a selection of keys takes some, whatever its noise.
     spent_delta = 0.0 if whole.slack == 0 else delta
     return Loss(epsilon_charged(whole, delta=spent_delta), spent_delta)
@@ -110,9 +145,9 @@ def _possible(mechanism: AnyMechanism, query: Query, sharp: Sharpness, study: St
 
 
 def _plan(
-    mechanism: AnyMechanism, request: AskRequest, sharp: Sharpness, study: Study, participants: tuple[str, ...]
+    mechanism: AnyMechanism, query: Query, sharp: Sharpness, study: Study, participants: tuple[str, ...], *, nonce: str
 ) -> Plan:
-    form = shape(request.query, study, mechanism)
+    form = shape(query, study, mechanism)
     overlap = study.overlap_among(participants)
     too_fine = QueryMistaken(f"ε = {sharp.epsilon:g} is too small for this question; ask with a larger ε.")
     try:
@@ -124,7 +159,7 @@ def _plan(
         if form.query.aggregates[0].statistic is Statistic.KEYS and isinstance(mechanism, Mechanism):
             slack = _slack_of(sharp.delta) // overlap
             threshold = planned_threshold(NoiseLaw(mechanism, scales[0]), form.parts[0], study, slack=slack)
-        plan = Plan(study.study_hash, form.query, mechanism, scales, participants, request.nonce.lower(), threshold)
+        plan = Plan(study.study_hash, form.query, mechanism, scales, participants, nonce, threshold)
         cost = price(plan, study).cost
     except (ValueError, PlanRefused):
         raise too_fine from None

@@ -6,17 +6,21 @@ Everything an analyst hears comes from the ledger.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from coordinator.accounting import Accounting, Balances, Question, balances, find_question, question_of
 from coordinator.answers import StoredAnswer, answer_text, decode_answer, has_answer
+from coordinator.collection import stored_releases
 from coordinator.combining import NoiseSetting
+from coordinator.combining.updates import updates
 from coordinator.dispatch import Dispatch, round_key
 from coordinator.expecting import expected_errors
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
-from coordinator.planning import charged, plans_for, sharpness
+from coordinator.planning import Sharpness, loss_of, plans_for, sharpness, step_plan, step_sharpness
 from coordinator.reporting import Reporting
 from coordinator.roster import Roster, Standing
 from coordinator.rounds import Round, Rounds, ended_without_answer
@@ -31,7 +35,10 @@ from wardround.federation.answer import (
 )
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PeerUnreachable, TooFewSites
 from wardround.federation.plan import Plan
+from wardround.federation.release import decode_release
+from wardround.federation.step_form import step_form
 from wardround.federation.study import Study
+from wardround.federation.training import Step
 
 _REMEMBERED = 10_000
 
@@ -111,11 +118,11 @@ class Queries:
             unit=study.unit.value,
             replayed=known is not None and self._answered(known),
             sites=plan.participants,
-            expected=expected_errors(plan, study, participants, self._setting),
+            expected=() if isinstance(plan.query, Step) else expected_errors(plan, study, participants, self._setting),
             privacy=_statement(
                 self._accounting.balances(),
                 mechanism=plan.mechanism.value,
-                cost=charged(plan, study, delta=question.delta),
+                cost=loss_of(self._accounting.charged(plan), overlap=overlap, delta=question.delta),
                 overlap=overlap,
                 composition=self._setting.composition(overlap=overlap),
                 delta=question.delta,
@@ -128,18 +135,43 @@ class Queries:
         return self._reporting.report()
 
     def _questions(self, analyst: str, request: AskRequest) -> tuple[Question, ...]:
+        if isinstance(request.query, Step):
+            return (self._step(analyst, request, request.query),)
         participants = self._participants()
         study = self._ledger.study
-        if len(participants) < study.min_sites:
-            raise TooFewSites(
-                f"{len(participants)} sites can be asked and the study needs {study.min_sites}; nothing was charged."
-            )
+        self._require_enough(participants)
         sharp = sharpness(request, study, participants)
-        if sharp.epsilon > study.cap.epsilon:
-            left = self._accounting.balances().remaining(delta=sharp.delta)
-            raise BudgetExceeded(asked=sharp.epsilon, remaining=left.epsilon)
+        self._require_within_cap(sharp)
         plans = plans_for(request, study, participants)
         return tuple(Question(plan, analyst, sharp.epsilon, sharp.delta) for plan in plans)
+
+    def _step(self, analyst: str, request: AskRequest, step: Step) -> Question:
+        """A round of a training, asked of those who began it: one more hospital must not make it another training."""
+        study = self._ledger.study
+        step_form(step, study)
+        began = self._accounting.participants_of(step, nonce=request.nonce.lower())
+        if not began:
+            participants = self._participants()
+            self._require_enough(participants)
+        else:
+            participants = {site.name: site.patients for site in self._roster.sites() if site.name in began}
+        plan = step_plan(request, step, study, tuple(sorted(participants)))
+        sharp = step_sharpness(plan, study, participants)
+        if not began:
+            self._require_within_cap(sharp)
+        return Question(plan, analyst, sharp.epsilon, sharp.delta)
+
+    def _require_enough(self, participants: Mapping[str, int]) -> None:
+        needed = self._ledger.study.min_sites
+        if len(participants) < needed:
+            raise TooFewSites(
+                f"{len(participants)} sites can be asked and the study needs {needed}; nothing was charged."
+            )
+
+    def _require_within_cap(self, sharp: Sharpness) -> None:
+        if sharp.epsilon > self._ledger.study.cap.epsilon:
+            left = self._accounting.balances().remaining(delta=sharp.delta)
+            raise BudgetExceeded(asked=sharp.epsilon, remaining=left.epsilon)
 
     def _participants(self) -> dict[str, int]:
         return {site.name: site.patients for site in self._roster.sites() if site.state is Standing.ACTIVE}
@@ -177,10 +209,15 @@ class Queries:
             if text is None:
                 return None
             now = balances(connection, self._ledger.study)
+            payloads = stored_releases(connection, plan_id) if isinstance(question.plan.query, Step) else {}
         replayed = self._replays.replayed(analyst, plan_id, otherwise=analyst != question.analyst)
-        return _told(
-            question.plan, decode_answer(text), now, self._ledger.study, delta=question.delta, replayed=replayed
-        )
+        stored = decode_answer(text)
+        told = _told(question.plan, stored, now, self._ledger.study, delta=question.delta, replayed=replayed)
+        if not isinstance(question.plan.query, Step):
+            return told
+        # Not stored a second time: what the sites released is the answer.
+        releases = [decode_release(payloads[site]) for site in stored.outcome.answered]
+        return dataclasses.replace(told, updates=updates(releases, by_site=question.plan.query.training.by_site))
 
     def _raise_outcome(self, plan_id: str) -> None:
         """Raise what the round ended with; return when its answer came in the meantime."""

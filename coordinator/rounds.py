@@ -19,12 +19,14 @@ from coordinator.combining.released import combine_releases
 from coordinator.dispatch import Dispatch, round_key
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
-from coordinator.planning import charged
+from coordinator.planning import loss_of
 from coordinator.roster import all_sites
+from wardround.federation.answer import Estimate
 from wardround.federation.errors import FederationError, PeerUnreachable, Refused, TooFewSites, Unavailable
-from wardround.federation.plan import shape_of
+from wardround.federation.plan import Plan, shape_of
 from wardround.federation.release import decode_release
 from wardround.federation.study import Study
+from wardround.federation.training import Step
 
 MOST_THREADS = 1024
 
@@ -50,29 +52,34 @@ class Round:
         self._setting = setting
 
     def run_round(self, question: Question) -> None:
-        """Reserve, open, gather, settle; then combine what was released into the answer that stays."""
+        """Reserve, open, gather, settle; then combine what was released into the answer that stays.
+
+        The answer to a step holds no more than who answered: its sums are the releases themselves.
+        """
         plan, study = question.plan, self._ledger.study
         self._accounting.reserve(question)
         self._dispatch.open(plan)
         self._collection.gather(plan)
         outcome = self._accounting.settle(plan)
         refuse_too_few(outcome, study)
-        releases = [decode_release(payload) for payload in self._collection.releases(plan, outcome.answered)]
-        estimates = combine_releases(
-            plan, shape_of(plan, study), releases, setting=self._setting, patients=self._declared()
-        )
+        estimates = () if isinstance(plan.query, Step) else self._estimates(plan, outcome)
         overlap = study.overlap_among(plan.participants)
         answer = StoredAnswer(
             outcome=outcome,
             estimates=estimates,
             mechanism=plan.mechanism.value,
-            charged=charged(plan, study, delta=question.delta),
+            charged=loss_of(self._accounting.charged(plan), overlap=overlap, delta=question.delta),
             overlap=overlap,
             composition=self._setting.composition(overlap=overlap),
             noiseless=self._setting.noiseless,
         )
         keep_answer(self._ledger, plan.plan_id, answer)
         self._dispatch.forget(plan)
+
+    def _estimates(self, plan: Plan, outcome: Outcome) -> tuple[Estimate, ...]:
+        releases = [decode_release(payload) for payload in self._collection.releases(plan, outcome.answered)]
+        form = shape_of(plan, self._ledger.study)
+        return combine_releases(plan, form, releases, setting=self._setting, patients=self._declared())
 
     def _declared(self) -> dict[str, int]:
         with self._ledger.database.reading() as connection:

@@ -106,3 +106,33 @@ CREATE TABLE invitations (
 """
 
 SCHEMA = chain.SCHEMA + accounts.SCHEMA + _OWN
+
+LATER = """
+-- a training that has begun, by what its rounds have in common whoever takes part, with those who do
+CREATE TABLE IF NOT EXISTS trainings (
+    lineage      TEXT PRIMARY KEY,
+    block        TEXT NOT NULL UNIQUE,
+    participants TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- the rounds of trainings: a block is paid once it has a row, and each of its places is taken by one plan
+CREATE TABLE IF NOT EXISTS steps (
+    block   TEXT NOT NULL REFERENCES trainings (block),
+    place   INTEGER NOT NULL CHECK (place >= 0),
+    plan_id TEXT NOT NULL UNIQUE REFERENCES rounds (plan_id),
+    PRIMARY KEY (block, place)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS steps_are_never_changed BEFORE UPDATE ON steps
+BEGIN SELECT RAISE(ABORT, 'a step is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS steps_are_never_removed BEFORE DELETE ON steps
+BEGIN SELECT RAISE(ABORT, 'a step is never removed'); END;
+
+-- participants that are not asked for a round, because they declined an earlier one of its training
+CREATE TABLE IF NOT EXISTS left_out (
+    plan_id TEXT NOT NULL REFERENCES rounds (plan_id),
+    site    TEXT NOT NULL REFERENCES sites (name),
+    code    TEXT NOT NULL,
+    PRIMARY KEY (plan_id, site)
+) STRICT, WITHOUT ROWID;
+"""
+"""What ledgers made before there were trainings gain when they are opened."""

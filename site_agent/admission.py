@@ -6,13 +6,16 @@ the study the site signed, and cost no more than the hospital's own policy allow
 
 from __future__ import annotations
 
-from site_agent.policy import Policy
+from site_agent.policy import TRAINING, Policy
 from wardround.federation.errors import NotAuthorized, PlanRefused
 from wardround.federation.identity import PublicIdentity
-from wardround.federation.plan import Plan, price, shape_of
+from wardround.federation.plan import Charge, Plan, charge_of, form_of
+from wardround.federation.query import Query
 from wardround.federation.shape import Shape
+from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study
 from wardround.federation.task import SignedTask, Task
+from wardround.federation.training import Step
 from wardround.privacy.filter import epsilon_charged
 
 
@@ -31,23 +34,29 @@ def authentic(signed: SignedTask, *, site: str, coordinator: PublicIdentity) -> 
     return signed.task
 
 
-def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Shape:
-    """The form of the answer this site will give; `Refused` or `Mistaken` when it will not."""
-    form = shape_of(plan, study)
+def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape | StepForm, Charge]:
+    """The form of the answer this site will give, and its price; `Refused` or `Mistaken` when it will not."""
+    form = form_of(plan, study)
     if site not in plan.participants or tuple(sorted(set(plan.participants))) != plan.participants:
         msg = "the plan does not name this site among its participants, each once and in order."
         raise PlanRefused(msg)
-    for aggregate in plan.query.aggregates:
-        if aggregate.statistic not in policy.statistics:
-            msg = (
-                f"this site's policy does not allow {aggregate.statistic.value!r}; see policy.statistics in site.toml."
-            )
-            raise PlanRefused(msg)
-    asked = epsilon_charged(price(plan, study).cost, delta=policy.cap.delta)
+    for word in _words(plan.query, policy):
+        msg = f"this site's policy does not allow {word!r}; see policy.statistics in site.toml."
+        raise PlanRefused(msg)
+    charge = charge_of(plan, form, study)
+    # Of a training the whole price counts, whichever of its rounds this is.
+    asked = epsilon_charged(charge.cost, delta=policy.cap.delta)
     if asked > policy.max_epsilon_per_plan * (1 + 1e-9):
         msg = (
             f"the plan costs ε = {asked:.4g} but this site allows ε = {policy.max_epsilon_per_plan:.4g} a plan, "
             f"{asked - policy.max_epsilon_per_plan:.4g} too little; nothing was charged."
         )
         raise PlanRefused(msg)
-    return form
+    return form, charge
+
+
+def _words(query: Query | Step, policy: Policy) -> list[str]:
+    """What is asked for and not allowed, as site.toml would name it."""
+    if isinstance(query, Step):
+        return [] if policy.training else [TRAINING]
+    return [each.statistic.value for each in query.aggregates if each.statistic not in policy.statistics]

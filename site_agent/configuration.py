@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from site_agent.dataset import TableSource, kind_of
-from site_agent.policy import Approval, Policy
+from site_agent.policy import TRAINING, Approval, Policy
 from wardround.federation.addresses import address_fault
 from wardround.federation.configuration import Section, nearest, parse, read_text
 from wardround.federation.errors import ConfigurationMistaken
@@ -15,9 +15,6 @@ from wardround.federation.query import Statistic
 from wardround.federation.study import Study, delta_fault
 from wardround.federation.study_file import NAME
 from wardround.privacy.filter import Cap
-
-# What later versions answer; a policy may already name it.
-FUTURE_STATISTICS = ("training",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +100,18 @@ def _policy(section: Section, study: Study) -> Policy:
         msg = f"{section.file}: {section.path}: {error}."
         raise ConfigurationMistaken(msg) from None
     # Keys are texts of the hospital's own tables: they leave only where the hospital wrote the word down.
-    names = section.texts("statistics", tuple(s.value for s in Statistic if s is not Statistic.KEYS))
-    known = [s.value for s in Statistic]
+    names = section.texts("statistics", (*(s.value for s in Statistic if s is not Statistic.KEYS), TRAINING))
+    known = [*(s.value for s in Statistic), TRAINING]
     for name in names:
-        if name not in known and name not in FUTURE_STATISTICS:
+        if name not in known:
             msg = f"{section.file}: policy.statistics: unknown statistic {name!r}; {nearest(name, known)}"
             raise ConfigurationMistaken(msg)
     policy = Policy(
         cap=cap,
         max_epsilon_per_plan=section.number("max_epsilon_per_plan", epsilon, lower=0.0, upper=1e4),
-        statistics=tuple(Statistic(name) for name in names if name in known),
+        statistics=tuple(Statistic(name) for name in names if name != TRAINING),
         approval=Approval(section.text("approval", Approval.AUTOMATIC.value, choices=[a.value for a in Approval])),
+        training=TRAINING in names,
     )
     section.close()
     return policy

@@ -15,6 +15,7 @@ from site_agent.configuration import SiteConfiguration, parse_site
 from site_agent.dataset import check_sources
 from site_agent.folder import CoordinatorRecord, SiteFolder
 from site_agent.ledger import SiteLedger
+from site_agent.policy import TRAINING
 from wardround.federation.certificates import key_from_pem, key_to_pem, make_request, new_tls_key
 from wardround.federation.configuration import read_text
 from wardround.federation.enrolment import Enrolment
@@ -110,7 +111,7 @@ def _template(invitation: Invitation, study: Study) -> str:
         epsilon=study.cap.epsilon,
         delta=study.cap.delta,
         per_plan=study.cap.epsilon / 3,
-        statistics=", ".join(f'"{each.value}"' for each in Statistic if each is not Statistic.KEYS),
+        statistics=", ".join(f'"{word}"' for word in (*(s for s in Statistic if s is not Statistic.KEYS), TRAINING)),
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from protos.codec_plan import decode_task, encode_task
-from site_agent import outbox, requests
+from site_agent import blocks, outbox, requests
 from site_agent.outbox import HistoryLine, Kept
 from site_agent.requests import Request, RequestState
 from wardround.federation.errors import (
@@ -68,7 +68,9 @@ class SiteLedger:
     ) -> None:
         self._identity = identity
         self._today = today
-        self._database = Database(_file(place), schema=site_tables.SCHEMA, durable=durable, existing=True)
+        self._database = Database(
+            _file(place), schema=site_tables.SCHEMA, later=site_tables.LATER, durable=durable, existing=True
+        )
         with self._database.reading() as connection:
             opened, last = chain.entry_at(connection, 1), chain.entry_at(connection, chain.head(connection).sequence)
         if opened is None or last is None:
@@ -104,7 +106,7 @@ class SiteLedger:
             "key": identity.public.key,
             "coordinator_key": coordinator_key,
         }
-        database = Database(path, schema=site_tables.SCHEMA, durable=durable)
+        database = Database(path, schema=site_tables.SCHEMA, later=site_tables.LATER, durable=durable)
         try:
             with database.transaction() as connection:
                 first = chain.entry_at(connection, 1)
@@ -149,6 +151,11 @@ class SiteLedger:
         with self._database.reading() as connection:
             return outbox.charge_entry(connection, plan_id) is not None
 
+    def begun(self, block: str) -> bool:
+        """Whether this training was paid for."""
+        with self._database.reading() as connection:
+            return blocks.begun(connection, block)
+
     # --- the write order ----------------------------------------------------------------------------------
 
     def reconcile(self, head: Head) -> None:
@@ -170,9 +177,12 @@ class SiteLedger:
     def spend(self, charge: Charge, *, head: Head) -> None:
         """Transaction 1: charge a plan, once; a repeat is free. Durable when this returns.
 
+        The first round of a training charges all of it, and each further one nothing.
+
         Raises:
             SiteFrozen: the chain does not contain `head`; it is frozen from now on.
             BudgetExceeded: nothing was charged.
+            PlanRefused: another plan took this round of its training; nothing was charged.
         """
         with self._database.transaction() as connection:
             forked = self._forked(connection, head)
@@ -289,11 +299,12 @@ class SiteLedger:
     def _charge(self, connection: sqlite3.Connection, charge: Charge) -> None:
         paid = outbox.charged_facts(connection, charge.plan_id)
         if paid is not None:
-            if paid != charge.facts:
+            if not charge.is_paid_by(paid):
                 raise InvariantBroken(private="a plan was charged before under other facts")
             return
         if outbox.find(connection, charge.plan_id) is not None:
             raise PlanRefused("the site already refused this plan.")
+        charge = blocks.due(connection, charge)
         cap, before = _cap(connection), accounts.spent(connection, self.dataset)
         if not accounts.fits(connection, self.dataset, charge.cost):
             raise accounts.budget_exceeded(charge.cost, before, cap)
@@ -306,6 +317,7 @@ class SiteLedger:
         }
         entry = chain.append(connection, self._identity, kind="charged", body=body)
         connection.execute("INSERT INTO charges (plan_id, sequence) VALUES (?, ?)", (charge.plan_id, entry.sequence))
+        blocks.take(connection, charge)
 
     def _refuse(self, connection: sqlite3.Connection, plan_id: str, code: str) -> None:
         if outbox.charge_entry(connection, plan_id) is not None:

@@ -23,12 +23,13 @@ from site_agent.shared_account import SharedAccount
 from wardround.federation.errors import BudgetExceeded, Mistaken, PlanRefused, Refused, SiteFrozen, SourceFailed
 from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger.entry import Head
-from wardround.federation.plan import Charge, Plan, choice, price, selection, shape_of
+from wardround.federation.plan import Charge, Plan, choice, form_of, selection
 from wardround.federation.release import Release
 from wardround.federation.shape import Shape
+from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study
 from wardround.federation.task import Failed, Pending, SignedTask, Submission
-from wardround.federation.wording import query_text
+from wardround.federation.wording import query_text, step_text
 from wardround.privacy.chance import Chance
 from wardround.privacy.filter import epsilon_charged
 from wardround.privacy.mechanisms import apply
@@ -60,18 +61,25 @@ class Pipeline:
             return earlier
         if not self.ledger.charged(plan.plan_id):
             try:
-                self.dataset.check(admit(plan, site=self.site, study=self.study, policy=self.policy))
-                if not self._approved(signed):
+                form, charge = admit(plan, site=self.site, study=self.study, policy=self.policy)
+                self._check(form)
+                if not self._approved(signed, form, charge):
                     return Pending(plan.plan_id)
-                self._spend(price(plan, self.study), task.head)
+                self._spend(charge, task.head)
             except SiteFrozen:
                 raise
             except (Refused, Mistaken) as refusal:
                 return self._refuse(plan, refusal)
         try:
-            return self.ledger.keep(self._release(plan, shape_of(plan, self.study)))
+            return self.ledger.keep(self._release(plan, form_of(plan, self.study)))
         except SourceFailed:
             return Failed(plan.plan_id)
+
+    def _check(self, form: Shape | StepForm) -> None:
+        if isinstance(form, StepForm):
+            self.dataset.check_step(form)
+        else:
+            self.dataset.check(form)
 
     def _spend(self, charge: Charge, head: Head) -> None:
         """Charge the dataset's shared account, where there is one, and then this folder's ledger."""
@@ -85,8 +93,14 @@ class Pipeline:
             self.shared.void(charge.plan_id)
             raise
 
-    def _release(self, plan: Plan, form: Shape) -> Release:
+    def _release(self, plan: Plan, form: Shape | StepForm) -> Release:
         date = self.today().isoformat()
+        if isinstance(form, StepForm):
+            # Only here: a site that nobody trains at does not load the mathematics of models.
+            from site_agent.learning.steps import take  # noqa: PLC0415
+
+            values = take(form, self.dataset.examples(form), plan.laws()[0], self.noise)
+            return Release(plan.plan_id, self.site, date, values)
         if plan.threshold:
             fact = selection(plan.laws()[0], form.parts[0], plan.threshold)
             shown = most_frequent(self.noise.select(key_counts(self.dataset.keys(form), fact), fact))
@@ -98,17 +112,15 @@ class Pipeline:
         noised = [apply(part, law, self.noise) for part, law in zip(bounded, plan.laws(), strict=True)]
         return Release(plan.plan_id, self.site, date, np.concatenate([part.total for part in noised]))
 
-    def _approved(self, signed: SignedTask) -> bool:
-        """Whether a steward, who never sees rows, has said yes; a no is already a kept refusal."""
-        if self.policy.approval is Approval.AUTOMATIC:
+    def _approved(self, signed: SignedTask, form: Shape | StepForm, charge: Charge) -> bool:
+        """Whether a steward, who never sees rows, has said yes; a no is already a kept refusal.
+
+        A steward decides on a training as a whole: once it is paid for, its further rounds go on.
+        """
+        if self.policy.approval is Approval.AUTOMATIC or (charge.block and self.ledger.begun(charge.block)):
             return True
-        plan = signed.task.plan
-        cost = epsilon_charged(price(plan, self.study).cost, delta=self.policy.cap.delta)
-        leaving = ""
-        if plan.threshold:
-            least = plan.threshold * shape_of(plan, self.study).parts[0].grid
-            leaving = f", texts whose noised count passes {float(least):.4g} leave the hospital"
-        summary = f"{query_text(plan.query)}  [ε = {cost:.3g}, {plan.mechanism.value}{leaving}]"
+        cost = epsilon_charged(charge.cost, delta=self.policy.cap.delta)
+        summary = _summary(signed.task.plan, form, cost)
         return self.ledger.hold(signed, summary=summary) is RequestState.APPROVED
 
     def _refuse(self, plan: Plan, refusal: Refused | Mistaken) -> Submission:
@@ -116,3 +128,14 @@ class Pipeline:
         log.info("plan %s is refused: %s", plan.plan_id[:12], refusal.message)
         code = refusal.code if isinstance(refusal, PlanRefused | BudgetExceeded) else PlanRefused.__name__
         return self.ledger.refuse(plan.plan_id, code)
+
+
+def _summary(plan: Plan, form: Shape | StepForm, epsilon: float) -> str:
+    """What a steward reads."""
+    if isinstance(form, StepForm):
+        return step_text(form.step, epsilon=epsilon)
+    leaving = ""
+    if plan.threshold:
+        least = plan.threshold * form.parts[0].grid
+        leaving = f", texts whose noised count passes {float(least):.4g} leave the hospital"
+    return f"{query_text(form.query)}  [ε = {epsilon:.3g}, {plan.mechanism.value}{leaving}]"

@@ -8,6 +8,9 @@ from enum import StrEnum
 from wardround.federation.query import Statistic
 from wardround.privacy.filter import Cap
 
+TRAINING = "training"
+"""The word in `policy.statistics` that allows models to be trained."""
+
 
 class Approval(StrEnum):
     """Whether a data steward sees every plan before anything is spent."""
@@ -24,3 +27,4 @@ class Policy:
     max_epsilon_per_plan: float
     statistics: tuple[Statistic, ...]
     approval: Approval
+    training: bool = True

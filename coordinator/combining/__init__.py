@@ -21,7 +21,7 @@ from wardround.federation.query import Statistic
 from wardround.federation.shape import PartKind, Shape
 from wardround.privacy.bounded import IntVector
 
-__all__ = ["CONFIDENCE", "Noise", "NoiseSetting", "Total", "combine", "estimates_of", "noise_of"]
+__all__ = ["CONFIDENCE", "Noise", "NoiseSetting", "Total", "combine", "estimates_of", "exact_sums", "noise_of"]
 
 _LARGEST = 2**63 - 1
 
@@ -30,7 +30,7 @@ def combine(plan: Plan, form: Shape, releases: Sequence[IntVector], *, setting: 
     """Every estimate of every aggregate and group, from the sites that answered, in the question's order."""
     if not releases or any(values.shape != (form.dimension,) for values in releases):
         raise InvariantBroken(private="a stored release does not have the plan's form")
-    sums = _add(releases)
+    sums = exact_sums(releases)
     found: dict[int, list[Estimate]] = {}
     start = 0
     for part, law in zip(form.parts, plan.laws(), strict=True):
@@ -70,7 +70,7 @@ def estimates_of(total: Total) -> Iterable[Estimate]:
             return survival.estimates(total)
 
 
-def _add(releases: Sequence[IntVector]) -> list[int]:
+def exact_sums(releases: Sequence[IntVector]) -> list[int]:
     """Exact sums, however large: a site may have sent the ends of the 64-bit range."""
     largest = max((max(int(values.max()), -int(values.min())) for values in releases if values.size), default=0)
     kind = np.int64 if largest * len(releases) <= _LARGEST else np.object_

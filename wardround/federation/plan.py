@@ -73,6 +73,10 @@ class Charge:
         """The amounts the ledger adds up, rounded against us."""
         return total(self.facts)
 
+    def is_paid_by(self, facts: tuple[AnyFact, ...]) -> bool:
+        """Whether an entry with these facts charged this plan: whole, or as a further round of its block."""
+        return facts == self.facts or (bool(self.block) and facts == self.continued().facts)
+
     def continued(self) -> Charge:
         """The charge of a further round, where the block is paid already."""
         return Charge(
@@ -135,7 +139,11 @@ def shape_of(plan: Plan, study: Study) -> Shape:
 
 def price(plan: Plan, study: Study) -> Charge:
     """What this plan costs at one site. Both sides call this; nobody sends it."""
-    form = form_of(plan, study)
+    return charge_of(plan, form_of(plan, study), study)
+
+
+def charge_of(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:
+    """What this plan costs at one site, for whoever has its form already."""
     try:
         charge = _block_charge(plan, form) if isinstance(form, StepForm) else Charge(plan.plan_id, _facts(plan, form))
         cost = charge.cost

@@ -1,4 +1,4 @@
-"""Queries and studies as text that a person can read: what a steward approves and what a hospital signs."""
+"""Queries, trainings and studies as text that a person can read: what a steward approves and what a hospital signs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import datetime
 from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Or, Value, Within
 from wardround.federation.grouping import interval_names
 from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.step_form import LENGTH
 from wardround.federation.study import Column, ColumnType, Study
+from wardround.federation.training import Stage, StageKind, Step
 
 FUNCTIONS = {
     Statistic.SUM: "SUM",
@@ -37,6 +39,37 @@ def query_text(query: Query) -> str:
     if query.group_by:
         text += f" GROUP BY {', '.join(groups)}"
     return text
+
+
+_SUMS = {
+    StageKind.MOMENTS: "counts, means and squares of the columns",
+    StageKind.PRODUCTS: "products of the columns",
+    StageKind.GRADIENT: "gradients",
+    StageKind.SCORES: "how predictions and outcomes agree",
+}
+
+
+def step_text(step: Step, *, epsilon: float) -> str:
+    """A round of a training, and the whole training that it belongs to; `epsilon` is what all of it costs."""
+    training, model = step.training, step.training.model
+    hidden = f" with {model.hidden} hidden units" if model.hidden else ""
+    text = f"TRAIN {model.kind.value}{hidden} {model.target} <- {', '.join(model.features)} FROM {model.table}"
+    if model.cohort is not None:
+        text += f" WHERE {_term(model.cohort)}"
+    rounds = "its only round" if training.rounds == 1 else f"round {step.place + 1} of {training.rounds}"
+    text += f"  [{rounds}, {_sums_text(training.stages[step.stage])}; the whole training costs ε = {epsilon:.3g}"
+    if training.held_out:
+        text += f"; {float(training.held_out):.3g} of the patients are held out"
+    text += "; each site's noised sums are shown" if training.by_site else "; the sites' total alone is shown"
+    return text + ("]" if training.rounds == 1 else "; a yes is for all of its rounds]")
+
+
+def _sums_text(stage: Stage) -> str:
+    noise = f"discrete_gaussian noise of {float(stage.scale) / LENGTH:.3g} of a patient's part"
+    text = f"{_SUMS[stage.kind]} under {noise}"
+    if stage.steps > 1:
+        text += f", {stage.steps} steps"
+    return text if stage.rate == 1 else f"{text}, patients taken with chance {float(stage.rate):.3g}"
 
 
 def study_text(study: Study) -> str:

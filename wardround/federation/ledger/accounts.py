@@ -27,6 +27,7 @@ CREATE TABLE accounts (
 
 # Sums of two amounts stay inside SQLite's integers. A cap of ε = 10⁴ needs 55 bits.
 _LARGEST = 2**62
+_SELECT = "SELECT account, mu_squared, pure, slack, cap_mu_squared, cap_pure, cap_slack FROM accounts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +59,15 @@ def open_account(connection: sqlite3.Connection, account: str, allowance: Cost) 
 
 def balance(connection: sqlite3.Connection, account: str) -> Balance:
     """The account as it stands; `InvariantBroken` when it was never opened."""
-    found = balances(connection).get(account)
-    if found is None:
+    row = connection.execute(f"{_SELECT} WHERE account = ?", (account,)).fetchone()
+    if row is None:
         raise InvariantBroken(private=f"account {account!r} was never opened")
-    return found
+    return _balance(row)
 
 
 def balances(connection: sqlite3.Connection) -> dict[str, Balance]:
     """Every account, in sorted order."""
-    return {
-        row[0]: Balance(Cost(*row[1:4]), Cost(*row[4:7]))
-        for row in connection.execute(
-            "SELECT account, mu_squared, pure, slack, cap_mu_squared, cap_pure, cap_slack "
-            "FROM accounts ORDER BY account"
-        )
-    }
+    return {row[0]: _balance(row) for row in connection.execute(f"{_SELECT} ORDER BY account")}
 
 
 def spent(connection: sqlite3.Connection, account: str) -> Cost:
@@ -113,6 +108,10 @@ def budget_exceeded(asked: Cost, spent: Cost, cap: Cap, *, overlap: int = 1) -> 
         asked=epsilon_charged(asked, delta=cap.delta),
         remaining=epsilon_remaining(seen, cap, delta=cap.delta, overlap=overlap),
     )
+
+
+def _balance(row: tuple[str, int, int, int, int, int, int]) -> Balance:
+    return Balance(Cost(*row[1:4]), Cost(*row[4:7]))
 
 
 def _change(connection: sqlite3.Connection, account: str, amounts: tuple[int, int, int]) -> None:

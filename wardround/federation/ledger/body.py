@@ -7,11 +7,14 @@ every language sees the same numbers. Costs and facts are always written as digi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
 from wardround.federation.errors import LedgerCorrupt
+from wardround.federation.training import MAX_ROUNDS, MAX_STAGES, RATE_UNIT
+from wardround.privacy.blocks import BlockFact, StageFact, StepFact
 from wardround.privacy.facts import AnyFact
 from wardround.privacy.filter import Cap
 from wardround.privacy.law import SCALE_UNIT, Mechanism, NoiseLaw
@@ -24,6 +27,7 @@ Body: TypeAlias = Mapping[str, Plain]
 
 # Readers that know doubles only keep integers exact up to here.
 _LARGEST_INTEGER = 2**53
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def encode_body(body: Body) -> str:
@@ -117,6 +121,30 @@ def _fact_body(fact: AnyFact) -> Plain:
                 "pure": str(int(fact.epsilon * PURE_UNIT)),
                 "dimension": str(fact.dimension),
             }
+        case BlockFact():
+            return {
+                **_step_body(fact),
+                "rounds": str(fact.rounds),
+                "trained": [_stage_body(stage) for stage in fact.trained],
+                "held_out": [_stage_body(stage) for stage in fact.held_out],
+                "slack": str(fact.slack),
+            }
+        case StepFact():
+            return _step_body(fact)
+
+
+def _step_body(fact: BlockFact | StepFact) -> dict[str, Plain]:
+    return {"block": fact.block, "place": str(fact.place), "dimension": str(fact.dimension)}
+
+
+def _stage_body(stage: StageFact) -> Plain:
+    return {
+        **_law_body(stage.law),
+        "l2_squared": str(stage.l2_sensitivity_squared),
+        "dimension": str(stage.dimension),
+        "count": str(stage.count),
+        "rate": f"{stage.rate.numerator}/{stage.rate.denominator}",
+    }
 
 
 def _law_body(law: NoiseLaw) -> dict[str, Plain]:
@@ -126,12 +154,14 @@ def _law_body(law: NoiseLaw) -> dict[str, Plain]:
 def _fact(item: object) -> AnyFact:
     if not isinstance(item, dict):
         raise LedgerCorrupt(private="a fact is not a map")
-    mechanism = text_in(item, "mechanism")
     try:
+        if "block" in item:
+            return _block(item)
+        mechanism = text_in(item, "mechanism")
         if mechanism in set(Choosing):
             epsilon = Fraction(_integer(item, "pure"), PURE_UNIT)
             return ChoiceFact(Choosing(mechanism), epsilon, _integer(item, "dimension"))
-        law = NoiseLaw(Mechanism(mechanism), Fraction(_integer(item, "scale_1024ths"), SCALE_UNIT))
+        law = _law(item)
         if "threshold" in item:
             return SelectionFact(
                 law, _integer(item, "threshold"), max_keys=_integer(item, "max_keys"), steps=_integer(item, "steps")
@@ -139,6 +169,52 @@ def _fact(item: object) -> AnyFact:
         return Fact(law, _integer(item, "l1"), _integer(item, "l2_squared"), _integer(item, "dimension"))
     except ValueError as error:
         raise LedgerCorrupt(private=str(error)) from None
+
+
+def _law(item: Mapping[str, object]) -> NoiseLaw:
+    return NoiseLaw(Mechanism(text_in(item, "mechanism")), Fraction(_integer(item, "scale_1024ths"), SCALE_UNIT))
+
+
+def _block(item: Mapping[str, object]) -> BlockFact | StepFact:
+    """A whole training, or a further round of one, of a size that a plan could have had."""
+    block, place, dimension = text_in(item, "block"), _integer(item, "place"), _integer(item, "dimension")
+    if not _DIGEST.fullmatch(block):
+        raise ValueError("a block is known by a digest")
+    if "rounds" not in item:
+        return StepFact(block, place, dimension)
+    folds = _stages(item, "trained"), _stages(item, "held_out")
+    rounds = _integer(item, "rounds")
+    # What is priced below must end: sizes are bounded before anybody composes them.
+    if rounds > MAX_ROUNDS or len(folds[0]) + len(folds[1]) > MAX_STAGES:
+        raise ValueError("a block has more rounds or stages than any training")
+    return BlockFact(block, place, rounds, dimension, *folds, slack=_integer(item, "slack"))
+
+
+def _stages(item: Mapping[str, object], key: str) -> tuple[StageFact, ...]:
+    listed = item.get(key)
+    if not isinstance(listed, list):
+        raise LedgerCorrupt(private=f"a block has no list {key!r}")
+    return tuple(_stage(stage) for stage in listed)
+
+
+def _stage(item: object) -> StageFact:
+    if not isinstance(item, dict):
+        raise LedgerCorrupt(private="a stage is not a map")
+    count, rate = _integer(item, "count"), _fraction(item, "rate")
+    if count > MAX_ROUNDS or (rate * RATE_UNIT).denominator != 1:
+        raise ValueError("a stage has more sums than any training, or another kind of rate")
+    return StageFact(_law(item), _integer(item, "l2_squared"), _integer(item, "dimension"), count, rate)
+
+
+def _fraction(body: Mapping[str, object], key: str) -> Fraction:
+    """A fraction written as n/d in lowest terms, and in no other way."""
+    text = text_in(body, key)
+    numerator, _, denominator = text.partition("/")
+    parts = {"n": numerator, "d": denominator}
+    above, below = _integer(parts, "n"), _integer(parts, "d")
+    if below == 0 or text != f"{(found := Fraction(above, below)).numerator}/{found.denominator}":
+        raise LedgerCorrupt(private=f"{key!r} is not a fraction in lowest terms")
+    return found
 
 
 def _integer(body: Mapping[str, object], key: str) -> int:

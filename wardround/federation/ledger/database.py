@@ -50,7 +50,8 @@ class Database:
 
     Several processes may open the same file: a steward's command beside a serving agent. Nobody may open the
     file by other means in a process that uses it, because closing any descriptor would drop SQLite's locks.
-    `durable=False` keeps the journal in memory and does not wait for the disk, for simulations only.
+    `durable=False` keeps the journal in memory and does not wait for the disk, for simulations only. `later` are
+    tables that a role gained after its first files were made: they are added to such a file when it is opened.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Database:
         path: Path,
         *,
         schema: str,
+        later: str = "",
         durable: bool = True,
         existing: bool = False,
         busy_seconds: float = BUSY_SECONDS,
@@ -66,6 +68,7 @@ class Database:
             raise ConfigurationMistaken(f"SQLite {sqlite3.sqlite_version} is too old for a ledger; 3.37 is needed.")
         self.path = path
         self._schema = schema
+        self._later = later
         self._synchronous, self._journal = (_EXTRA, "delete") if durable else (_OFF, "memory")
         self._busy_seconds = busy_seconds
         self._local = threading.local()
@@ -168,17 +171,25 @@ class Database:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables once; a file made for other tables is refused."""
-        version = zlib.crc32(self._schema.encode()) & 0x7FFF_FFFF or 1
-        if _version(connection) == version:
+        versions = _fingerprint(self._schema), _fingerprint(self._later)
+        if self._ready(connection, versions):
             return
         with self.transaction() as writing:
-            found = _version(writing)
-            if found not in (0, version):
+            made, grown = _versions(writing)
+            if made not in (0, versions[0]):
                 raise LedgerCorrupt(f"{self.path} was made by another version of wardround, or for another role.")
-            if found == 0:
+            if made == 0:
                 for statement in _statements(self._schema):
                     writing.execute(statement)
-                writing.execute(f"PRAGMA user_version = {version}")
+                writing.execute(f"PRAGMA user_version = {versions[0]}")
+            if self._later and grown != versions[1]:
+                for statement in _statements(self._later):
+                    writing.execute(statement)
+                writing.execute(f"PRAGMA application_id = {versions[1]}")
+
+    def _ready(self, connection: sqlite3.Connection, versions: tuple[int, int]) -> bool:
+        made, grown = _versions(connection)
+        return made == versions[0] and (grown == versions[1] or not self._later)
 
     def _undo(self, connection: sqlite3.Connection) -> None:
         try:
@@ -224,8 +235,14 @@ def _create(path: Path) -> None:
         raise ConfigurationMistaken(f"{path} cannot be made: {error.strerror}.") from None
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+def _fingerprint(schema: str) -> int:
+    return (zlib.crc32(schema.encode()) & 0x7FFF_FFFF or 1) if schema else 0
+
+
+def _versions(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Which tables the file was made with, and which later ones it has."""
+    made, grown = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id"))
+    return int(made), int(grown)
 
 
 def _statements(schema: str) -> Iterator[str]:

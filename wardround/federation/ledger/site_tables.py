@@ -54,3 +54,18 @@ CREATE TABLE requests (
 """
 
 SCHEMA = chain.SCHEMA + accounts.SCHEMA + _OWN
+
+LATER = """
+-- the rounds of trainings: a block is paid once it has a row, and each of its places is taken by one plan
+CREATE TABLE IF NOT EXISTS steps (
+    block   TEXT NOT NULL,
+    place   INTEGER NOT NULL CHECK (place >= 0),
+    plan_id TEXT NOT NULL UNIQUE REFERENCES charges (plan_id),
+    PRIMARY KEY (block, place)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS steps_are_never_changed BEFORE UPDATE ON steps
+BEGIN SELECT RAISE(ABORT, 'a step is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS steps_are_never_removed BEFORE DELETE ON steps
+BEGIN SELECT RAISE(ABORT, 'a step is never removed'); END;
+"""
+"""What ledgers made before there were trainings gain when they are opened."""

@@ -1,0 +1,23 @@
+"""The answer to a step of a training: the sites' noised sums, added up in integers or one by one. Post-processing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from coordinator.combining import exact_sums
+from wardround.federation.answer import Update
+from wardround.federation.release import Release
+
+_ENDS = np.iinfo(np.int64)
+
+
+def updates(releases: Sequence[Release], *, by_site: bool) -> tuple[Update, ...]:
+    """One update for each site that answered, in the order of their names, or one for all of them."""
+    if by_site:
+        ordered = sorted(releases, key=lambda release: release.site)
+        return tuple(Update(release.site, release.values.astype("<i8").tobytes()) for release in ordered)
+    # Only a site that sends the ends of the range can come here above them; the sum then stays at the end.
+    total = [min(max(number, _ENDS.min), _ENDS.max) for number in exact_sums([each.values for each in releases])]
+    return (Update("", np.array(total, dtype="<i8").tobytes()),)
