@@ -1,6 +1,6 @@
-"""The hospital's tables as the pipeline sees them: a check without rows, and bounded totals.
+"""The hospital's tables as the pipeline sees them: a check without rows, bounded totals, and examples to learn from.
 
-`check` comes before the charge and may say what is wrong, because it looks at schemas only. `bounded`
+`check` comes before the charge and may say what is wrong, because it looks at schemas only. Everything else
 comes after the charge and may say nothing but that it failed, because whatever differs by a row is an
 answer nobody paid for.
 """
@@ -8,12 +8,15 @@ answer nobody paid for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from site_agent.learning.examples import Examples
+from site_agent.learning.remembering import LastExamples
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.shape import Shape
+from wardround.federation.step_form import StepForm
 from wardround.privacy.bounded import Bounded
 
 FORMATS = ("csv", "parquet")
@@ -52,7 +55,7 @@ class TableSource:
 
 
 class Dataset(Protocol):
-    """The tables of one site behind the two questions the pipeline may ask."""
+    """The tables of one site behind the few questions the pipeline may ask."""
 
     def check(self, form: Shape) -> None:
         """Refuse what can be seen to be impossible without reading a row.
@@ -77,6 +80,16 @@ class Dataset(Protocol):
             SourceFailed: as above.
         """
 
+    def check_step(self, form: StepForm) -> None:
+        """As `check`, for a step of a training."""
+
+    def examples(self, form: StepForm) -> Examples:
+        """The complete rows of the step's cohort, unit by unit.
+
+        Raises:
+            SourceFailed: as above.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
@@ -95,6 +108,7 @@ class Tables:
     """The tables of one site, each answered by its own source."""
 
     sources: Mapping[str, Dataset]
+    _last: LastExamples = field(default_factory=LastExamples, repr=False, compare=False)
 
     def check(self, form: Shape) -> None:
         """See `Dataset.check`."""
@@ -108,7 +122,16 @@ class Tables:
         """See `Dataset.keys`."""
         return self._source(form).keys(form)
 
-    def _source(self, form: Shape) -> Dataset:
+    def check_step(self, form: StepForm) -> None:
+        """See `Dataset.check_step`."""
+        self._source(form).check_step(form)
+
+    def examples(self, form: StepForm) -> Examples:
+        """See `Dataset.examples`; the rounds of one training read rows once."""
+        source = self._source(form)
+        return self._last.of(form, source, source.examples)
+
+    def _source(self, form: Shape | StepForm) -> Dataset:
         if (source := self.sources.get(form.table.name)) is None:
             raise SchemaRefused(f"The site has no source for the table {form.table.name!r}.")
         return source

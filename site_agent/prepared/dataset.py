@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from site_agent.dataset import Dataset, Tables
+from site_agent.learning.examples import Examples
 from site_agent.prepared.batches import Preparable
 from site_agent.prepared.manifest import Manifest, Unusable, read_manifest
 from site_agent.prepared.scanning import Disordered
@@ -21,6 +22,7 @@ from site_agent.prepared.snapshot import Snapshot
 from site_agent.prepared.totals import bounded_totals, key_counts
 from wardround.federation.errors import FederationError, SourceFailed
 from wardround.federation.shape import Shape
+from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study, Table
 from wardround.privacy.bounded import Bounded
 
@@ -63,6 +65,14 @@ class PreparedFirst:
     def keys(self, form: Shape) -> Mapping[str, int]:
         """See `Dataset.keys`."""
         return self._answered(form, key_counts, Tables.keys)
+
+    def check_step(self, form: StepForm) -> None:
+        """See `Dataset.check_step`."""
+        self.tables.check_step(form)
+
+    def examples(self, form: StepForm) -> Examples:
+        """See `Dataset.examples`; from the source, because a snapshot does not hold the patients' own keys."""
+        return self.tables.examples(form)
 
     def standing(self, table: Table) -> Standing:
         """Whether the table's snapshot would be used now, every file verified."""

@@ -20,6 +20,8 @@ import duckdb
 from sqlglot import exp
 
 from site_agent.dataset import TableFiles
+from site_agent.learning.examples import Examples
+from site_agent.learning.reading import read_examples, schema_of
 from site_agent.prepared.batches import Batch, Fingerprint, every_column
 from site_agent.prepared.fingerprints import digest_text, stat_text
 from site_agent.sources.duckdb_batches import duckdb_batches
@@ -42,6 +44,7 @@ from site_agent.sources.typed_columns import is_whole_key
 from site_agent.statements.records import TypedRows, columns_needed
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.shape import Shape
+from wardround.federation.step_form import StepForm
 from wardround.federation.study import Table
 from wardround.privacy.bounded import Bounded
 
@@ -69,6 +72,18 @@ class DuckdbFiles:
     def keys(self, form: Shape) -> dict[str, int]:
         """Read and bound; see `Dataset.keys`."""
         return self._answered(form, DuckdbTallies.open_keys)
+
+    def check_step(self, form: StepForm) -> None:
+        """Look at names and types only; see `Dataset.check_step`."""
+        self._layouts(schema_of(form))
+
+    def examples(self, form: StepForm) -> Examples:
+        """Read rows; see `Dataset.examples`."""
+        try:
+            return read_examples(form, self, key=self._key)
+        except (duckdb.Error, RuntimeError):
+            self.close()
+        raise SourceFailed
 
     def fingerprint(self, table: Table) -> Fingerprint:
         """The paths, sizes and times of the table's files; see `Preparable.fingerprint`."""

@@ -17,6 +17,8 @@ from typing import TypeVar
 from sqlglot import exp
 
 from site_agent.dataset import TableSource
+from site_agent.learning.examples import Examples
+from site_agent.learning.reading import read_examples, schema_of
 from site_agent.prepared.batches import BATCH_ROWS, Batch, Fingerprint, batch_of_rows
 from site_agent.prepared.fingerprints import digest_text, stat_text
 from site_agent.relations import placed, relation_query
@@ -30,6 +32,7 @@ from site_agent.statements.records import UNIT, TypedRows, columns_needed
 from site_agent.statements.trees import named, present, ref
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.shape import Shape
+from wardround.federation.step_form import StepForm
 from wardround.federation.study import Column, ColumnType, Table, parse_date
 from wardround.privacy.bounded import Bounded
 
@@ -67,6 +70,14 @@ class SqliteTable:
     def keys(self, form: Shape) -> dict[str, int]:
         """Read and bound; see `Dataset.keys`."""
         return self._answered(form, lambda tallies: tallies.open_keys(form))
+
+    def check_step(self, form: StepForm) -> None:
+        """Look at names and types only; see `Dataset.check_step`."""
+        self.check(schema_of(form))
+
+    def examples(self, form: StepForm) -> Examples:
+        """Read rows; see `Dataset.examples`."""
+        return read_examples(form, self, key=self.key)
 
     def fingerprint(self, table: Table) -> Fingerprint:
         """The file, what stands beside it, and the counter that every change of it raises."""

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from site_agent.dataset import Dataset, Tables
+from site_agent.learning.examples import Examples
 from site_agent.prepared.batches import Preparable
 from site_agent.prepared.dataset import PreparedFirst
 from site_agent.prepared.preparing import prepare_table
 from wardround.federation.shape import Shape
+from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study
 from wardround.privacy.bounded import Bounded
 
@@ -22,7 +24,7 @@ class AnsweringForbidden:
 
     def __init__(self, source: Dataset) -> None:
         assert isinstance(source, Preparable)
-        self._source = source
+        self._source = self._learning = source
         self.fingerprint, self.batches = source.fingerprint, source.batches
 
     def check(self, form: Shape) -> None:
@@ -33,6 +35,13 @@ class AnsweringForbidden:
 
     def keys(self, form: Shape) -> Mapping[str, int]:
         raise AssertionError("the source itself was read")
+
+    def check_step(self, form: StepForm) -> None:
+        self._learning.check_step(form)
+
+    def examples(self, form: StepForm) -> Examples:
+        # A snapshot does not hold the patients' own keys, so this is the source's to answer.
+        return self._learning.examples(form)
 
 
 def prepared(tables: Dataset, study: Study, folder: Path, *, key: bytes = KEY) -> PreparedFirst:

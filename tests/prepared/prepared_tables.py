@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from site_agent.dataset import Tables
+from site_agent.learning.examples import Examples
+from site_agent.learning.reading import read_examples
 from site_agent.prepared.batches import Batch, Fingerprint, batch_of_rows
 from site_agent.prepared.dataset import PreparedFirst
 from site_agent.prepared.manifest import Manifest, read_manifest
@@ -19,6 +21,7 @@ from wardround.federation.errors import SourceFailed
 from wardround.federation.expressions import Expression
 from wardround.federation.query import Aggregate, GroupBy, Grouping, Query, Statistic
 from wardround.federation.shape import Shape, shape
+from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study, Table
 from wardround.federation.study_file import parse_study
 from wardround.privacy.bounded import Bounded
@@ -77,6 +80,13 @@ class Kept:
     def keys(self, form: Shape) -> Mapping[str, int]:
         self.asked.append("keys")
         return {}
+
+    def check_step(self, form: StepForm) -> None:
+        self.asked.append("check")
+
+    def examples(self, form: StepForm) -> Examples:
+        self.asked.append("examples")
+        return read_examples(form, self, key=KEY)
 
     def fingerprint(self, table: Table) -> Fingerprint:
         return Fingerprint(self.state, self.sees_changes)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.planning import plans_for
+from site_agent.learning.examples import Examples
 from site_agent.ledger import SiteLedger
 from site_agent.pipeline import Pipeline
 from site_agent.policy import Approval, Policy
@@ -21,6 +22,7 @@ from wardround.federation.ledger.entry import EMPTY, Head
 from wardround.federation.plan import Plan
 from wardround.federation.query import Statistic
 from wardround.federation.shape import Shape
+from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
 from wardround.federation.task import SignedTask, Task, sign_task
@@ -77,6 +79,17 @@ class Rows:
     def keys(self, form: Shape) -> dict[str, int]:
         self._read()
         return self.held
+
+    def check_step(self, form: StepForm) -> None:
+        self.events.append("check")
+
+    def examples(self, form: StepForm) -> Examples:
+        """`total` patients with one row each, all in the middle of their bounds."""
+        self._read()
+        middle = np.array([(each.low + each.high) / 2 for each in form.inputs])
+        units = np.arange(self.total + 1, dtype=np.intp)
+        inputs = np.tile(middle, (self.total, 1))
+        return Examples(inputs, np.full(self.total, form.target.low), units, np.zeros(self.total, dtype=np.bool_))
 
     def bounded(self, form: Shape) -> tuple[Bounded, ...]:
         self._read()

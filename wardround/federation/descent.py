@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 
 from wardround.federation.step_form import LENGTH, StepForm, Vector
 
+_FARTHEST = 1e100
+
 
 def moved(weights: Vector, total: NDArray[np.int64], form: StepForm) -> Vector:
-    """The weights after one noised sum of gradients."""
+    """The weights after one noised sum of gradients; finite, however far a step was told to go."""
     step = form.step
-    return weights - step.learning_rate * step.training.clip / step.batch * (total / LENGTH)
+    factor = min(step.learning_rate * step.training.clip / step.batch, _FARTHEST)
+    found = weights - max(factor, -_FARTHEST) * (total / LENGTH)
+    return np.clip(found, -_FARTHEST, _FARTHEST)

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.learning.examples import Examples
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.query import Aggregate, Query, Statistic
 from wardround.federation.shape import Shape, shape
+from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study
 from wardround.privacy.bounded import Bounded
 from wardround.privacy.law import Mechanism
@@ -41,6 +43,14 @@ class Remembering:
         if form not in self._keys:
             self._keys[form] = self._dataset.keys(form)
         return self._keys[form]
+
+    def check_step(self, form: StepForm) -> None:
+        """Refuse what can be seen to be impossible without reading a row."""
+        self._dataset.check_step(form)
+
+    def examples(self, form: StepForm) -> Examples:
+        """The rows to learn from; the dataset itself keeps those of a training that is under way."""
+        return self._dataset.examples(form)
 
 
 def find_sites(folder: Path, study: Study) -> dict[str, Dataset]:

@@ -1,0 +1,306 @@
+"""What one row contributes to each kind of step (decision 18's table), many rows at once.
+
+Every number that comes out is finite, whatever weights and scales were sent: inputs lie within their bounds, and
+what is public is cut where a product could leave a double. What a row becomes never depends on the rows beside it,
+to the last bit: otherwise a patient who comes or goes would move what others contribute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from site_agent.learning.examples import Matrix, Vector
+from wardround.federation.step_form import Input, StepForm, is_binary, unpack
+from wardround.federation.training import ModelKind, StageKind
+
+Contribution = Callable[[Matrix, Vector, Vector], Matrix]
+"""From the inputs and targets of rows, and where the model stands, to one new vector for each row."""
+
+_MOST = 1e100
+"""Public numbers beyond it are cut: products of two of them, and sums of those, are still doubles."""
+
+_SPREADS_OF_TARGET = 3.0
+_HALF = 0.5
+
+
+def contribution(form: StepForm) -> Contribution:
+    """How rows become vectors in this step."""
+    match form.step.kind:
+        case StageKind.MOMENTS:
+            return _Moments(form)
+        case StageKind.PRODUCTS:
+            return _Products(form)
+        case StageKind.GRADIENT:
+            return _Gradient(form)
+        case StageKind.SCORES:
+            return _Scores(form)
+
+
+def finite(weights: Vector) -> Vector:
+    """Weights that no product with an input can make infinite."""
+    return np.clip(np.nan_to_num(weights), -_MOST, _MOST)
+
+
+# --- Inputs -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """`(x − middle)·factor − offset`: some columns between their bounds, standardised and divided by a number."""
+
+    middle: Vector = field(repr=False)
+    factor: Vector = field(repr=False)
+    offset: Vector = field(repr=False)
+
+    def put(self, values: Matrix, out: Matrix) -> None:
+        np.subtract(values, self.middle, out=out)
+        out *= self.factor
+        out -= self.offset
+
+
+def _scale(inputs: tuple[Input, ...], centre: Vector, spread: Vector, divisor: float) -> _Scale:
+    low, high = np.array([each.low for each in inputs]), np.array([each.high for each in inputs])
+    # Halved first: the bounds may be as far apart as doubles go.
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    wide = np.maximum(spread, 1.0 / _MOST)
+    with np.errstate(over="ignore", divide="ignore"):
+        factor = np.minimum(1.0 / wide / divisor / half, 1.0 / np.finfo(np.float64).tiny)
+        offset = np.clip(centre / wide / divisor, -_MOST, _MOST)
+    return _Scale(middle, np.where(half > 0.0, factor, 0.0), offset)
+
+
+def _between_bounds(inputs: tuple[Input, ...]) -> _Scale:
+    """y: −1 at the lower bound and 1 at the upper."""
+    return _scale(inputs, np.zeros(len(inputs)), np.ones(len(inputs)), 1.0)
+
+
+class _Inputs:
+    """z = (1, s)/√(d+1), shortened to length 1 where it is longer."""
+
+    def __init__(self, form: StepForm) -> None:
+        number = len(form.inputs)
+        self.width = number + 1
+        self.root = math.sqrt(self.width)
+        centre, spread = unpack(form.step.centre)[:number], unpack(form.step.spread)[:number]
+        self._scale = _scale(form.inputs, centre, spread, self.root)
+
+    def __call__(self, inputs: Matrix) -> Matrix:
+        found = np.empty((inputs.shape[0], self.width))
+        found[:, 0] = 1.0 / self.root
+        self._scale.put(inputs, found[:, 1:])
+        length = np.sqrt(_dot(found, found))
+        np.maximum(length, 1.0, out=length)
+        found *= np.divide(1.0, length, out=length)[:, np.newaxis]
+        return found
+
+
+class _Target:
+    """A numeric target as t = (y − centre)/(3·spread), cut to [−1, 1]; and back."""
+
+    def __init__(self, form: StepForm) -> None:
+        place = len(form.inputs)
+        centre, spread = unpack(form.step.centre)[place:], unpack(form.step.spread)[place:]
+        self._scale = _scale((form.target,), centre, spread, _SPREADS_OF_TARGET)
+        self._centre, self._spread = min(max(float(centre[0]), -_MOST), _MOST), min(float(spread[0]), _MOST)
+
+    def __call__(self, target: Vector) -> Vector:
+        found = np.empty((target.size, 1))
+        self._scale.put(target[:, np.newaxis], found)
+        return np.clip(found[:, 0], -1.0, 1.0)
+
+    def between_bounds(self, predicted: Vector) -> Vector:
+        """The y of a prediction of t."""
+        return np.clip(predicted, -_MOST, _MOST) * (_SPREADS_OF_TARGET * self._spread) + self._centre
+
+
+# --- Models -----------------------------------------------------------------------------------------------
+
+
+def _chance(score: Vector) -> Vector:
+    """σ, by a function that cannot overflow."""
+    found = np.tanh(score * _HALF)
+    found *= _HALF
+    found += _HALF
+    return found
+
+
+def _expected(score: Vector, high: float) -> Vector:
+    """exp, cut where twice the highest outcome is passed: a residual is cut before."""
+    most = math.log(high) + 1.0 if high > 0.0 else 0.0
+    return np.exp(np.minimum(score, most))
+
+
+@dataclass(frozen=True, slots=True)
+class _Layers:
+    """A perceptron's parameters: `inner` row by row, then `outer`, then the intercept."""
+
+    inner: Matrix
+    outer: Vector
+    intercept: float
+
+    def hidden(self, inputs: Matrix) -> Matrix:
+        return np.tanh(_dot(inputs[:, np.newaxis, :], self.inner[np.newaxis]))
+
+    def score(self, hidden: Matrix) -> Vector:
+        return _dot(hidden, self.outer) + self.intercept
+
+
+def _layers(weights: Vector, hidden: int, width: int) -> _Layers:
+    inner = hidden * width
+    return _Layers(weights[:inner].reshape(hidden, width), weights[inner:-1], float(weights[-1]))
+
+
+# --- Stages -----------------------------------------------------------------------------------------------
+
+
+class _Moments:
+    """(1, y, y² − ½)/√(1 + 5k/4) over the inputs and a numeric target."""
+
+    def __init__(self, form: StepForm) -> None:
+        numeric = not is_binary(form.step.training.model.kind)
+        self._columns = len(form.inputs) + numeric
+        self._inputs = _between_bounds(form.inputs)
+        self._target = _between_bounds((form.target,)) if numeric else None
+        self._root = math.sqrt(1.0 + 1.25 * self._columns)
+
+    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Matrix:
+        del weights
+        number = inputs.shape[1]
+        found = np.empty((inputs.shape[0], 1 + 2 * self._columns))
+        found[:, 0] = 1.0
+        self._inputs.put(inputs, found[:, 1 : 1 + number])
+        if self._target is not None:
+            self._target.put(target[:, np.newaxis], found[:, 1 + number : 2 + number])
+        first, second = found[:, 1 : 1 + self._columns], found[:, 1 + self._columns :]
+        np.multiply(first, first, out=second)
+        second -= _HALF
+        found /= self._root
+        return found
+
+
+class _Products:
+    """zᵢzⱼ from the diagonal on, those beside it times √2; of (z, t)/√2 for a linear model."""
+
+    def __init__(self, form: StepForm) -> None:
+        self._inputs = _Inputs(form)
+        self._target = _Target(form) if form.step.training.model.kind is ModelKind.LINEAR else None
+        self._width = form.width
+
+    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Matrix:
+        del weights
+        found = self._inputs(inputs)
+        if self._target is not None:
+            found = np.column_stack((found, self._target(target))) / math.sqrt(2.0)
+        beside = found * math.sqrt(2.0)
+        products = np.empty((inputs.shape[0], self._width))
+        place, columns = 0, found.shape[1]
+        for column in range(columns):
+            own = found[:, column : column + 1]
+            np.multiply(own, own, out=products[:, place : place + 1])
+            np.multiply(own, beside[:, column + 1 :], out=products[:, place + 1 : place + columns - column])
+            place += columns - column
+        return products
+
+
+class _Gradient:
+    """The gradient of the model's loss, not yet clipped."""
+
+    def __init__(self, form: StepForm) -> None:
+        model = form.step.training.model
+        self._kind, self._hidden, self._width = model.kind, model.hidden, form.width
+        self._high = form.target.high
+        self._inputs = _Inputs(form)
+        self._target = _Target(form) if model.kind is ModelKind.LINEAR else None
+
+    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Matrix:
+        found = self._inputs(inputs)
+        if self._kind is ModelKind.PERCEPTRON:
+            return self._through_layers(found, target, weights)
+        residual = self._residual(_dot(found, weights), target)
+        found *= residual[:, np.newaxis]
+        return found
+
+    def _residual(self, score: Vector, target: Vector) -> Vector:
+        match self._kind:
+            case ModelKind.LINEAR if self._target is not None:
+                return np.clip(score - self._target(target), -1.0, 1.0)
+            case ModelKind.POISSON:
+                return _over(_expected(score, self._high) - target, self._high)
+            case _:
+                return _chance(score) - target
+
+    def _through_layers(self, inputs: Matrix, target: Vector, weights: Vector) -> Matrix:
+        inputs *= self._inputs.root
+        layers = _layers(weights, self._hidden, self._inputs.width)
+        hidden = layers.hidden(inputs)
+        residual = _chance(layers.score(hidden)) - target
+        found = np.empty((target.size, self._width))
+        inner = self._hidden * self._inputs.width
+        back = (1.0 - hidden * hidden) * layers.outer * residual[:, np.newaxis]
+        shaped = found[:, :inner].reshape(target.size, self._hidden, self._inputs.width)
+        np.multiply(back[:, :, np.newaxis], inputs[:, np.newaxis, :], out=shaped)
+        np.multiply(hidden, residual[:, np.newaxis], out=found[:, inner:-1])
+        found[:, -1] = residual
+        return found
+
+
+class _Scores:
+    """How predictions and outcomes agree: a cell for each row, or (1, e², t, t²)/2."""
+
+    def __init__(self, form: StepForm) -> None:
+        self._form = form
+        self._kind, self._hidden = form.step.training.model.kind, form.step.training.model.hidden
+        self._edges = np.array(form.step.edges)
+        self._inputs = _Inputs(form)
+        self._numeric = None if is_binary(self._kind) else _Target(form)
+        self._bounds = _between_bounds((form.target,))
+
+    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Matrix:
+        score = self._score(self._inputs(inputs), weights)
+        if self._numeric is None:
+            return self._cells(score, target)
+        between = np.empty((target.size, 1))
+        self._bounds.put(target[:, np.newaxis], between)
+        found = np.empty((target.size, 4))
+        found[:, 0] = 1.0
+        found[:, 1] = self._error(score, target, between[:, 0]) ** 2
+        found[:, 2] = np.clip((between[:, 0] + 1.0) * _HALF, 0.0, 1.0)
+        np.multiply(found[:, 2], found[:, 2], out=found[:, 3])
+        found *= _HALF
+        return found
+
+    def _score(self, inputs: Matrix, weights: Vector) -> Vector:
+        if self._kind is not ModelKind.PERCEPTRON:
+            return _dot(inputs, weights)
+        inputs *= self._inputs.root
+        layers = _layers(weights, self._hidden, self._inputs.width)
+        return layers.score(layers.hidden(inputs))
+
+    def _cells(self, score: Vector, target: Vector) -> Matrix:
+        found = np.zeros((target.size, self._form.width))
+        cell = 2 * np.searchsorted(self._edges, score, side="right") + (target >= _HALF)
+        found[np.arange(target.size), cell] = 1.0
+        return found
+
+    def _error(self, score: Vector, target: Vector, between: Vector) -> Vector:
+        if self._kind is ModelKind.POISSON or self._numeric is None:
+            bounds = self._form.target
+            return _over(_expected(score, bounds.high) - target, bounds.high - bounds.low)
+        return np.clip((self._numeric.between_bounds(score) - between) * _HALF, -1.0, 1.0)
+
+
+def _dot(rows: Matrix, other: Matrix | Vector) -> Vector:
+    """One product for each row; a product of matrices would add up a row's terms by where the row stands."""
+    found: Vector = np.vecdot(rows, other)
+    return found
+
+
+def _over(difference: Vector, width: float) -> Vector:
+    """The difference over a width, cut to [−1, 1]."""
+    if width <= 0.0:
+        return np.zeros_like(difference)
+    return np.clip(difference, -width, width) / width

@@ -1,0 +1,109 @@
+"""One round of a training at one site: bounded sums over its patients, each noised, one after another.
+
+One unit's rows, however many, are one contribution. Contributions are whole numbers and are added without
+rounding, so that the order of units changes nothing; noise is added where every release gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from site_agent.learning.contributions import Contribution, contribution, finite
+from site_agent.learning.examples import Examples, Matrix, Rows, Vector, picked
+from site_agent.learning.whole import whole
+from wardround.federation.descent import moved
+from wardround.federation.step_form import StepForm, unpack
+from wardround.federation.training import StageKind
+from wardround.privacy.bounded import Bounded, IntVector
+from wardround.privacy.chance import Chance
+from wardround.privacy.law import NoiseLaw
+from wardround.privacy.mechanisms import apply
+
+CHUNK = 2**18
+"""So many numbers at a time: two mebibytes, whatever the number of rows or the width of a contribution."""
+
+
+def take(form: StepForm, examples: Examples, law: NoiseLaw, chance: Chance) -> NDArray[np.int64]:
+    """The noised sums of one round, one after another: the whole release."""
+    training, stage = form.step.training, form.step.training.stages[form.step.stage]
+    rows = examples.fold(held_out=stage.kind is StageKind.SCORES)
+    adding = _Adding(contribution(form), training.clip if stage.kind is StageKind.GRADIENT else 1.0, form.width)
+    noise = _DrawnAhead(law, form.dimension, chance)
+    weights = unpack(form.step.weights)
+    released = np.empty((stage.steps, form.width), dtype=np.int64)
+    for place in range(stage.steps):
+        taken = rows if stage.rate == 1 else picked(rows, chance.sample(rows.units, stage.rate))
+        total = adding.total(taken, finite(weights))
+        bounded = Bounded(total, form.l1_sensitivity, form.l2_sensitivity_squared, form.grid)
+        released[place] = apply(bounded, law, noise).total
+        if place + 1 < stage.steps:
+            weights = moved(weights, released[place], form)
+    return released.reshape(-1)
+
+
+class _DrawnAhead:
+    """The noise of all steps of a round, drawn at once and handed out once.
+
+    Every number is independent of the others and of whatever the steps before it gave, so it does not matter when
+    it was drawn; one draw of many costs far less than many draws of few.
+    """
+
+    def __init__(self, law: NoiseLaw, size: int, chance: Chance) -> None:
+        self._law, self._drawn, self._next = law, chance.draw(law, size), 0
+
+    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+        """The next of the numbers."""
+        end = self._next + size
+        if law != self._law or end > self._drawn.size:
+            raise ValueError("a step asks for more noise, or for another, than its round has")
+        start, self._next = self._next, end
+        return self._drawn[start:end]
+
+
+class _Adding:
+    """The exact sum over units of one whole contribution each."""
+
+    def __init__(self, rule: Contribution, longest: float, width: int) -> None:
+        self._rule, self._longest, self._width = rule, longest, width
+        self._most_rows = max(CHUNK // width, 1)
+
+    def total(self, rows: Rows, weights: Vector) -> IntVector:
+        """The sum; whole numbers of doubles below 2^53, so that no order of adding rounds."""
+        total = np.zeros(self._width, dtype=np.int64)
+        for units in self._chunks(rows):
+            part = np.add.reduce(whole(self._means(rows, units, weights), self._longest), axis=0)
+            total += part.astype(np.int64)
+        return total
+
+    def _chunks(self, rows: Rows) -> Iterator[slice]:
+        """Units whose rows fit together; one alone that has more."""
+        start, starts = 0, rows.starts
+        while start < rows.units:
+            end = int(np.searchsorted(starts, starts[start] + self._most_rows, side="right")) - 1
+            yield slice(start, end := max(end, start + 1))
+            start = end
+
+    def _means(self, rows: Rows, units: slice, weights: Vector) -> Matrix:
+        """Each unit's mean over its rows."""
+        starts = rows.starts[units.start : units.stop + 1]
+        low, high = int(starts[0]), int(starts[-1])
+        if high - low > self._most_rows:
+            return self._mean_of_many(rows, low, high, weights)
+        found = self._rule(rows.inputs[low:high], rows.target[low:high], weights)
+        if high - low == starts.size - 1:
+            return found
+        found = np.add.reduceat(found, starts[:-1] - low, axis=0)
+        found /= np.diff(starts)[:, np.newaxis]
+        return found
+
+    def _mean_of_many(self, rows: Rows, low: int, high: int, weights: Vector) -> Matrix:
+        """Of one unit, part by part from its first row on."""
+        total = np.zeros((1, self._width))
+        for start in range(low, high, self._most_rows):
+            part = slice(start, min(start + self._most_rows, high))
+            total += np.add.reduce(self._rule(rows.inputs[part], rows.target[part], weights), axis=0)
+        total /= high - low
+        return total
