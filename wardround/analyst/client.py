@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from wardround.analyst.budget import BudgetResult
 from wardround.analyst.builder import Draft
@@ -28,6 +28,13 @@ from wardround.federation.answer import Progress
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.query import Query
 from wardround.federation.study import Study
+
+if TYPE_CHECKING:
+    from wardround.analyst.learning.driver import Beginning, TrainingRound
+    from wardround.analyst.learning.request import TrainingRequest
+    from wardround.analyst.learning.trained_result import TrainingPreview, TrainingResult
+
+    Request = TrainingRequest | str | os.PathLike[str]
 
 Question = str | Query | Draft
 
@@ -70,12 +77,8 @@ class Client:
             DeadlinePassed: `limit_seconds` are over; the question runs on, and asking again continues it.
         """
         course, sharp = self._course(question, epsilon, delta, search=search)
-        if limit_seconds is not None and not limit_seconds > 0:
-            raise QueryMistaken(f"limit_seconds must be above 0, not {limit_seconds!r}.")
-        waiting = Waiting(
-            self._link, self._clock, limit_seconds=limit_seconds, on_progress=on_progress, on_round=on_round
-        )
-        answers = run(course, sharp, waiting, study=self.study, nonce=secrets.token_hex(16) if fresh else "")
+        waiting = self._waiting(limit_seconds, on_progress, on_round)
+        answers = run(course, sharp, waiting, study=self.study, nonce=fresh_nonce() if fresh else "")
         return result_of(course, answers, self.study)
 
     def preview(
@@ -84,6 +87,48 @@ class Client:
         """What the question would cost and how good its answer would be; nothing is spent."""
         course, sharp = self._course(question, epsilon, delta, search=search)
         return previewed(course, sharp, self._link, study=self.study)
+
+    def train(
+        self,
+        request: Request,
+        *,
+        fresh: bool = False,
+        nonce: str = "",
+        out: str | os.PathLike[str] | None = None,
+        under: str | os.PathLike[str] | None = None,
+        limit_seconds: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_round: Callable[[TrainingRound], None] | None = None,
+    ) -> TrainingResult:
+        """The model that a request describes, round by round, from wherever its training stands.
+
+        The same request again replays the stored rounds and costs nothing, unless it is `fresh`; a fresh one that was
+        interrupted goes on with its `nonce`. The model is kept in the folder `out`, or in one of its own `under` a
+        folder, and nowhere when neither is given.
+
+        Raises:
+            AwaitingApproval: a site's steward has yet to decide; ask again later.
+            BudgetExceeded: the whole training does not fit into what remains; nothing was charged.
+            DeadlinePassed: `limit_seconds` are over; the same request goes on from there.
+            TooFewSites: a round has too few answers; what was done before it is kept.
+        """
+        from wardround.analyst.learning.driver import drive  # noqa: PLC0415 - only for whoever trains
+        from wardround.analyst.learning.model_store import check_folder  # noqa: PLC0415
+        from wardround.analyst.learning.trained_result import TrainingResult  # noqa: PLC0415
+
+        waiting = self._waiting(limit_seconds, on_progress)
+        beginning = self._beginning(request, nonce=fresh_nonce() if fresh else nonce.lower())
+        folder = Path(out) if out is not None else None if under is None else Path(under) / beginning.block
+        if folder is not None:
+            check_folder(folder, model_id=beginning.block)
+        result = TrainingResult(drive(beginning, self.study, waiting, on_round=on_round), self.study)
+        return result if folder is None else result.save(folder)
+
+    def preview_training(self, request: Request, *, nonce: str = "") -> TrainingPreview:
+        """What a training would cost, its stages and their noise; nothing is spent."""
+        from wardround.analyst.learning.trained_result import TrainingPreview  # noqa: PLC0415
+
+        return TrainingPreview(self._beginning(request, nonce=nonce.lower()), self.study)
 
     def budget(self) -> BudgetResult:
         """What the study has spent, what is left, and what it means for one patient."""
@@ -101,6 +146,27 @@ class Client:
     ) -> None:
         self.close()
 
+    def _waiting(
+        self,
+        limit_seconds: float | None,
+        on_progress: Callable[[Progress], None] | None,
+        on_round: Callable[[Round], None] | None = None,
+    ) -> Waiting:
+        if limit_seconds is not None and not limit_seconds > 0:
+            raise QueryMistaken(f"limit_seconds must be above 0, not {limit_seconds!r}.")
+        return Waiting(self._link, self._clock, limit_seconds=limit_seconds, on_progress=on_progress, on_round=on_round)
+
+    def _beginning(self, request: Request, *, nonce: str) -> Beginning:
+        from wardround.analyst.learning.combining import combine_named  # noqa: PLC0415
+        from wardround.analyst.learning.driver import participants, prepared  # noqa: PLC0415
+        from wardround.analyst.learning.planner import outline  # noqa: PLC0415
+        from wardround.analyst.learning.request import TrainingRequest, read_request  # noqa: PLC0415
+
+        wanted = request if isinstance(request, TrainingRequest) else read_request(Path(request))
+        combine = combine_named(wanted.strategy)
+        exact = outline(wanted, self.study, sites=participants(wanted, self.study, self._link))
+        return prepared(exact, self.study, self._link, nonce=nonce, combine=combine)
+
     def _course(
         self, question: Question, epsilon: float | None, delta: float | None, *, search: bool
     ) -> tuple[Course, Sharpness]:
@@ -111,6 +177,11 @@ class Client:
         course = course_of(settled(_asked(question), self.study), self.study, by_search=search)
         sharp = Sharpness(None if epsilon is None else float(epsilon), None if delta is None else float(delta))
         return course, sharp
+
+
+def fresh_nonce() -> str:
+    """What tells a fresh question or training from the same one before it."""
+    return secrets.token_hex(16)
 
 
 def connect(profile: str | os.PathLike[str]) -> Client:

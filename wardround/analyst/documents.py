@@ -54,12 +54,15 @@ def answer_document(answer: Answer, extras: AnswerExtras | None = None) -> dict[
             "missing": list(answer.missing),
         },
         "estimates": [_estimate(estimate, name) for estimate, name in more.lines],
-        "privacy": _privacy(answer.privacy, unit=answer.unit),
+        "privacy": privacy_document(answer.privacy, unit=answer.unit),
     }
     if more.plan_ids:
         document["plan_ids"] = list(more.plan_ids)
     if more.gap is not None:
-        document["gap"] = {"value": _number(more.gap.value), "standard_error": _number(more.gap.standard_error)}
+        document["gap"] = {
+            "value": finite(more.gap.value),
+            "standard_error": finite(more.gap.standard_error),
+        }
     if more.shares:
         document["shares"] = [{"aggregate": label, "share": share} for label, share in more.shares]
     return document
@@ -74,7 +77,7 @@ def preview_document(preview: Preview, rounds: Sequence[tuple[str, Loss]] = ()) 
         "dry_run": True,
         "sites": {"asked": list(preview.sites)},
         "expected": [_expected(expected) for expected in preview.expected],
-        "privacy": _privacy(preview.privacy, unit=preview.unit),
+        "privacy": privacy_document(preview.privacy, unit=preview.unit),
     }
     if rounds:
         document["rounds"] = [{"asks": title, "charged": _loss(loss)} for title, loss in rounds]
@@ -90,27 +93,27 @@ def budget_document(report: BudgetReport, study: Study) -> dict[str, Json]:
         "cap": _loss(report.cap),
         "spent": _loss(report.spent),
         "remaining": _remaining(report.remaining),
-        "accountants": {name: _number(epsilon) for name, epsilon in report.accountants},
+        "accountants": {name: finite(epsilon) for name, epsilon in report.accountants},
         "sites": {site.name: {"spent": _loss(site.spent), "frozen": site.frozen} for site in report.sites},
         "events": report.events,
         "adjacency": adjacency(report.unit),
         "groups": [{"sites": list(group.sites), "overlap": group.overlap} for group in study.groups],
         "meaning": {**_meaning(report.spent.epsilon), "at_cap": _meaning(report.cap.epsilon)},
         "overlaps": {
-            "1": _number(report.by_overlap.one),
-            "declared": _number(report.by_overlap.declared),
-            "all": _number(report.by_overlap.every),
+            "1": finite(report.by_overlap.one),
+            "declared": finite(report.by_overlap.declared),
+            "all": finite(report.by_overlap.every),
         },
         "statements": [
             {
                 "name": each.name,
-                "epsilon": _number(each.epsilon),
+                "epsilon": finite(each.epsilon),
                 "kind": "guarantee" if each.guarantee else "descriptive",
             }
             for each in report.statements
         ],
         "history": [
-            {"date": date_text(point.date), "charges": point.charges, "epsilon": _number(point.epsilon)}
+            {"date": date_text(point.date), "charges": point.charges, "epsilon": finite(point.epsilon)}
             for point in report.history
         ],
     }
@@ -127,9 +130,9 @@ def error_document(error: FederationError) -> dict[str, Json]:
     """The document of a failure: its stable code and public sentence, never its private text."""
     fault: dict[str, Json] = {"code": error.code, "message": error.message}
     if isinstance(error, BudgetExceeded):
-        fault["asked"] = _number(error.asked)
-        fault["remaining"] = _number(error.remaining)
-        fault["difference"] = _number(error.difference)
+        fault["asked"] = finite(error.asked)
+        fault["remaining"] = finite(error.remaining)
+        fault["difference"] = finite(error.difference)
         fault["charged"] = 0
     return {"error": fault}
 
@@ -139,10 +142,10 @@ def _estimate(estimate: Estimate, name: str) -> dict[str, Json]:
         "statistic": estimate.statistic,
         "column": estimate.column,
         "group": {column: _value(value) for column, value in estimate.group},
-        "value": _number(estimate.value),
-        "standard_error": _number(estimate.standard_error),
-        "interval": [_number(bound) for bound in estimate.interval],
-        "confidence": _number(estimate.confidence),
+        "value": finite(estimate.value),
+        "standard_error": finite(estimate.standard_error),
+        "interval": [finite(bound) for bound in estimate.interval],
+        "confidence": finite(estimate.confidence),
         "term": estimate.term or None,
         "sampling": estimate.sampling,
     }
@@ -156,13 +159,14 @@ def _expected(expected: ExpectedError) -> dict[str, Json]:
         "statistic": expected.statistic,
         "column": expected.column,
         "groups": expected.groups,
-        "standard_error": _number(expected.standard_error),
+        "standard_error": finite(expected.standard_error),
         "note": expected.note,
         "share": expected.share,
     }
 
 
-def _privacy(privacy: PrivacyStatement, *, unit: str) -> dict[str, Json]:
+def privacy_document(privacy: PrivacyStatement, *, unit: str) -> dict[str, Json]:
+    """What something cost, what is left, and what that means."""
     return {
         "mechanism": privacy.mechanism,
         "charged": _loss(privacy.charged),
@@ -179,19 +183,20 @@ def _meaning(epsilon: float) -> dict[str, Json]:
     """Bounds that hold outright under pure ε, and except with the weight δ otherwise."""
     return {
         "posterior": [{"prior": prior, "at_most": posterior_bound(prior, epsilon)} for prior in PRIORS],
-        "bits": _number(worst_bits(epsilon)),
+        "bits": finite(worst_bits(epsilon)),
     }
 
 
 def _loss(loss: Loss) -> dict[str, Json]:
-    return {"epsilon": _number(loss.epsilon), "delta": _number(loss.delta)}
+    return {"epsilon": finite(loss.epsilon), "delta": finite(loss.delta)}
 
 
 def _remaining(remaining: Remaining) -> dict[str, Json]:
-    return {"epsilon": _number(remaining.epsilon), "fraction": _number(remaining.fraction)}
+    return {"epsilon": finite(remaining.epsilon), "fraction": finite(remaining.fraction)}
 
 
-def _number(number: float) -> float | None:
+def finite(number: float) -> float | None:
+    """A number that JSON knows; null for one that is not finite."""
     return number if math.isfinite(number) else None
 
 

@@ -20,6 +20,7 @@ from wardround.cli import (
     simulation_commands,
     site_commands,
     study_commands,
+    training_commands,
 )
 from wardround.cli.console import fail, note, say
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken
@@ -42,6 +43,7 @@ app.add_typer(site_commands.app, name="site", help="Run a hospital's side.")
 app.add_typer(ledger_commands.app, name="ledger", help="Check and export a ledger, offline.")
 app.add_typer(study_commands.app, name="study", help="Check a study before anyone signs it.")
 analyst_commands.add_to(app)
+training_commands.add_to(app)
 simulation_commands.add_to(app)
 privacy_commands.add_to(app)
 audit_command.add_to(app)

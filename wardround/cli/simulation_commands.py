@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wardround.cli.analyst_commands import AsJson, Delta, Epsilon, Privacy, Search
 from wardround.cli.console import Document, note, print_document, say
 from wardround.federation.errors import Mistaken
+from wardround.federation.study import Study
 from wardround.federation.study_file import read_study
+
+if TYPE_CHECKING:
+    from wardround.analyst.learning.trained_result import TrainingResult
+    from wardround.analyst.result import Result
 
 MOST_REPEATS = 100_000
 FEWEST_SITES = 2
@@ -22,26 +29,30 @@ def add_to(app: typer.Typer) -> None:
     """Put the laptop's commands on the door."""
     app.command(
         epilog='Example: wardround simulate --study study.toml --tables hospitals "SELECT COUNT(*) FROM encounters" '
-        "--epsilon 1 --repeat 100"
+        "--epsilon 1 --repeat 100   Or: wardround simulate --study study.toml --tables hospitals --train request.toml"
     )(simulate)
     app.command(epilog="Example: wardround demo --keep /tmp/wardround-demo")(demo)
 
 
 def simulate(
-    sql: Annotated[str, typer.Argument(metavar='"SELECT …"', help="The question.")],
     study: Annotated[Path, typer.Option("--study", metavar="FILE", help="The study.")],
     tables: Annotated[Path, typer.Option("--tables", metavar="DIR", help="DIR/<site>/<table>.csv or .parquet.")],
+    sql: Annotated[str | None, typer.Argument(metavar='"SELECT …"', help="The question.", show_default=False)] = None,
+    train: Annotated[
+        Path | None, typer.Option("--train", metavar="request.toml", help="Train a model instead of asking.")
+    ] = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     privacy: Privacy = "site",
     noiseless: Annotated[bool, typer.Option("--noiseless", help="No noise: to compare with known answers.")] = False,
     search: Search = False,
     repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", help="Ask N independent federations.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="With --train: keep the model in DIR.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Try a study on your own tables: the same roles, in one process, without sockets."""
-    from wardround.simulation.study_trial import Trial, run_trials
-
     if privacy not in ("site", "sum"):
         msg = f"--privacy is {privacy!r}; it must be 'site' or 'sum'."
         raise Mistaken(msg)
@@ -49,9 +60,21 @@ def simulate(
     if not 1 <= runs <= MOST_REPEATS:
         msg = f"--repeat is {runs}; it must be from 1 to {MOST_REPEATS}."
         raise Mistaken(msg)
-    trial = Trial(sql, epsilon=epsilon, delta=delta, noiseless=noiseless, trusted_total=privacy == "sum", search=search)
+    if (sql is None) == (train is None):
+        raise Mistaken('simulate takes either a question, "SELECT …", or --train request.toml.')
+    if out is not None and (train is None or runs > 1):
+        raise Mistaken("--out keeps the one model of --train; leave it out, or leave out --repeat.")
+    if train is not None and search:
+        raise Mistaken("--search finds a quantile; leave it out with --train.")
+    trial = _Trial(epsilon, delta, noiseless=noiseless, trusted_total=privacy == "sum", repeat=runs)
+    agreed = read_study(study)
+    results = (
+        _answers(agreed, tables, trial, sql or "", search=search)
+        if train is None
+        else _models(agreed, tables, trial, train, out=out)
+    )
     documents: list[Document] = []
-    for number, result in enumerate(run_trials(read_study(study), tables, trial, repeat=runs), start=1):
+    for number, result in enumerate(results, start=1):
         if as_json:
             documents.append(result.document())
         else:
@@ -60,6 +83,42 @@ def simulate(
             note(f"{number} of {runs}")
     if as_json:
         print_document(documents[0] if repeat is None else {"runs": documents})
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What questions and trainings of a simulation have in common."""
+
+    epsilon: float | None
+    delta: float | None
+    noiseless: bool
+    trusted_total: bool
+    repeat: int
+
+
+def _answers(study: Study, tables: Path, trial: _Trial, sql: str, *, search: bool) -> Iterator[Result | TrainingResult]:
+    from wardround.simulation.study_trial import Trial, run_trials
+
+    question = Trial(
+        sql,
+        epsilon=trial.epsilon,
+        delta=trial.delta,
+        noiseless=trial.noiseless,
+        trusted_total=trial.trusted_total,
+        search=search,
+    )
+    yield from run_trials(study, tables, question, repeat=trial.repeat)
+
+
+def _models(
+    study: Study, tables: Path, trial: _Trial, request: Path, *, out: Path | None
+) -> Iterator[Result | TrainingResult]:
+    from wardround.analyst.learning.request import read_request, sharper
+    from wardround.simulation.training_trial import TrainingTrial, run_trainings
+
+    wanted = sharper(read_request(request), epsilon=trial.epsilon, delta=trial.delta)
+    training = TrainingTrial(wanted, noiseless=trial.noiseless, trusted_total=trial.trusted_total)
+    yield from run_trainings(study, tables, training, repeat=trial.repeat, out=out)
 
 
 def demo(

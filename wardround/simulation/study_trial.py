@@ -37,14 +37,19 @@ def run_trials(
     study: Study, tables: Path, trial: Trial, *, repeat: int = 1, on_progress: Callable[[Progress], None] | None = None
 ) -> Iterator[Result]:
     """The answers of `repeat` independent federations over the same tables."""
-    if trial.trusted_total and study.overlap != 1:
-        msg = "--privacy sum in a simulation needs a study with overlap = 1."
-        raise Mistaken(msg)
+    if trial.trusted_total:
+        require_trusted_total(study)
     datasets = find_sites(tables, study)
     patients = {name: rounded_patients(dataset, study) for name, dataset in datasets.items()}
     for _ in range(repeat):
         sites = {
-            name: SimulatedSite(dataset, patients[name], noise=_noise(trial, first=name == min(datasets)))
+            name: SimulatedSite(
+                dataset,
+                patients[name],
+                noise=trial_noise(
+                    noiseless=trial.noiseless, trusted_total=trial.trusted_total, first=name == min(datasets)
+                ),
+            )
             for name, dataset in datasets.items()
         }
         with tempfile.TemporaryDirectory(prefix="wardround-") as folder:
@@ -63,8 +68,15 @@ def run_trials(
                 federation.close()
 
 
-def _noise(trial: Trial, *, first: bool) -> Chance | None:
+def require_trusted_total(study: Study) -> None:
+    """One noise on the total is only worked out for patients who are at one site."""
+    if study.overlap != 1:
+        msg = "--privacy sum in a simulation needs a study with overlap = 1."
+        raise Mistaken(msg)
+
+
+def trial_noise(*, noiseless: bool, trusted_total: bool, first: bool) -> Chance | None:
     """None is the true, secure noise. One noise on the total is one site's noise and nobody else's."""
-    if trial.noiseless or (trial.trusted_total and not first):
+    if noiseless or (trusted_total and not first):
         return ZeroNoise()
     return None

@@ -1,0 +1,133 @@
+"""Driving a training: round after round, each an ordinary plan that is answered once and stored.
+
+Where a model goes next is computed from released numbers alone, so this loop has no state worth keeping. After a crash
+of anybody the same rounds are asked again: those that are done come from the ledger for nothing, and it goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from wardround.analyst.learning.fitted import Combine, Fitted
+from wardround.analyst.learning.fitting import begin
+from wardround.analyst.learning.planner import Outline, learns
+from wardround.analyst.learning.request import TrainingRequest
+from wardround.analyst.learning.updates import Trust, sums_of
+from wardround.analyst.link import AnalystLink
+from wardround.analyst.rounds import Waiting
+from wardround.federation.answer import Answer, AskRequest, Preview, Remaining
+from wardround.federation.errors import QueryMistaken, TooFewSites, Unavailable
+from wardround.federation.plan import Plan, block_of
+from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.step_form import step_form
+from wardround.federation.study import Study
+from wardround.federation.training import StageKind, Step
+from wardround.privacy.law import Mechanism
+
+_TITLES = {
+    StageKind.MOMENTS: "how many patients, and the scale of each column",
+    StageKind.PRODUCTS: "products of inputs",
+    StageKind.GRADIENT: "gradients",
+    StageKind.SCORES: "predictions against outcomes of held-out patients",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRound:
+    """One round, for whoever waits: which of how many, what it adds up, and what is left of the study's budget."""
+
+    number: int
+    rounds: int
+    title: str
+    remaining: Remaining
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A training that could begin, or goes on: its first round, as the coordinator would ask it.
+
+    The sites are those it began with, also when others have joined the study since.
+    """
+
+    outline: Outline
+    nonce: str
+    combine: Combine | None
+    preview: Preview
+    block: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A training that has ended: the model, every round's answer without its sums, and who was left out, and why."""
+
+    beginning: Beginning
+    fitted: Fitted
+    answers: tuple[Answer, ...]
+    left_out: Mapping[str, str]
+    learning_rounds: int
+
+
+def participants(request: TrainingRequest, study: Study, link: AnalystLink) -> tuple[str, ...]:
+    """The sites that would be asked now, as a coordinator tells them with any dry run."""
+    table = study.table(request.table)
+    count = Query(table.name, (Aggregate(Statistic.COUNT, table.unit_key),))
+    return link.preview(AskRequest(count)).sites
+
+
+def prepared(outline: Outline, study: Study, link: AnalystLink, *, nonce: str, combine: Combine | None) -> Beginning:
+    """The training as it stands; nothing is asked of a site and nothing is spent."""
+    step = begin(outline.training, study, combine=combine).next_step()
+    if step is None:
+        raise QueryMistaken("there is nothing to train.")
+    preview = link.preview(AskRequest(step, nonce=nonce))
+    scales = (step.training.stages[step.stage].scale,)
+    plan = Plan(study.study_hash, step, Mechanism.DISCRETE_GAUSSIAN, scales, tuple(sorted(preview.sites)), nonce)
+    return Beginning(outline, nonce, combine, preview, block_of(plan))
+
+
+def drive(
+    beginning: Beginning, study: Study, waiting: Waiting, *, on_round: Callable[[TrainingRound], None] | None
+) -> Trained:
+    """The whole training, from wherever it stands.
+
+    Raises:
+        BudgetExceeded: the whole training does not fit into what remains; nothing was charged.
+        TooFewSites: a round has too few answers; what was done before it is kept.
+        Unavailable: as for a question; the same request goes on later.
+    """
+    outline = beginning.outline
+    fitting = begin(outline.training, study, combine=beginning.combine)
+    trust = Trust(outline.request.patients)
+    answers: list[Answer] = []
+    learning = 0
+    remaining = beginning.preview.privacy.remaining
+    while (step := fitting.next_step()) is not None:
+        title = round_title(step)
+        if on_round is not None:
+            on_round(TrainingRound(step.place + 1, outline.training.rounds, title, remaining))
+        answer = _answer(waiting, AskRequest(step, nonce=beginning.nonce), title=title, begun=bool(answers))
+        sums, trust = sums_of(answer, step_form(step, study), trust, title=title)
+        answers.append(dataclasses.replace(answer, updates=()))
+        remaining = answer.privacy.remaining
+        fitting = fitting.advance(sums)
+        learning += learns(step.training.stages[step.stage])
+    return Trained(beginning, fitting.fitted(), tuple(answers), trust.left_out, learning)
+
+
+def round_title(step: Step) -> str:
+    """What a round adds up, in a few words."""
+    stage = step.training.stages[step.stage]
+    which = f" {step.turn + 1} of {stage.rounds}" if stage.rounds > 1 else ""
+    steps = f" ({stage.steps} steps at each site)" if stage.steps > 1 else ""
+    return f"{_TITLES[stage.kind]}{which}{steps}"
+
+
+def _answer(waiting: Waiting, request: AskRequest, *, title: str, begun: bool) -> Answer:
+    try:
+        return waiting.answer(request)
+    except (TooFewSites, Unavailable) as error:
+        kept = "What was done before is kept and paid for" if begun else "The training is kept"
+        going_on = f"{kept}: the same request goes on from here."
+        raise type(error)(f"{title}: {error.message} {going_on}", private=error.private) from None

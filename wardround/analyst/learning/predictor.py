@@ -1,0 +1,96 @@
+"""A model's numbers and the public words they belong to: enough to say what it expects of rows it is given.
+
+A row with an absent value has no prediction, as it had no part in the training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wardround.analyst.learning.fitted import Standardisation
+from wardround.analyst.learning.predicting import predicted
+from wardround.federation.configuration import nearest
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.step_form import Input, Vector, measured, weights_of
+from wardround.federation.training import Model, ModelKind
+
+Columns = Mapping[str, Sequence[object] | NDArray[np.generic]]
+
+_TRUTHS = {"true": 1.0, "false": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """What is predicted, from what, and how."""
+
+    kind: ModelKind
+    inputs: tuple[Input, ...]
+    target: Input
+    weights: Vector
+    scaling: Standardisation
+    hidden: int = 0
+
+    def check(self) -> None:
+        """`ValueError` unless there are as many numbers as the model has."""
+        model = Model(self.kind, "", "", (), hidden=self.hidden)
+        expected = (weights_of(model, len(self.inputs)), *[measured(self.kind, len(self.inputs))] * 2)
+        arrays = (self.weights, self.scaling.centre, self.scaling.spread)
+        if tuple(array.shape for array in arrays) != tuple((number,) for number in expected):
+            raise ValueError("a model does not hold as many numbers as it has parameters")
+
+    def predict(self, columns: Columns) -> Vector:
+        """A probability for a yes-or-no outcome, otherwise the expected value; one number for each row.
+
+        `columns` holds a sequence for each feature, all equally long; a data frame is such a thing.
+        """
+        values = np.stack([self._input(columns, each) for each in self._equally_long(columns)], axis=1)
+        found = predicted(
+            self.kind, self.weights, self.scaling, self.inputs, self.target, np.nan_to_num(values), hidden=self.hidden
+        )
+        return np.where(np.isnan(values).any(axis=1), np.nan, found)
+
+    def _equally_long(self, columns: Columns) -> Iterable[Input]:
+        lengths: dict[str, int] = {}
+        for each in self.inputs:
+            # A data frame's `in` and `len` are those of its columns and rows.
+            if each.column not in columns:
+                raise QueryMistaken(f"the column {each.column!r} is absent; {nearest(each.column, map(str, columns))}")
+            lengths[each.column] = len(columns[each.column])
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name} has {number}" for name, number in sorted(lengths.items()))
+            raise QueryMistaken(f"the columns must be equally long: {told}.")
+        return self.inputs
+
+    def _input(self, columns: Columns, each: Input) -> Vector:
+        values = np.asarray(columns[each.column])
+        if values.ndim != 1:
+            raise QueryMistaken(f"the column {each.column!r} must be a sequence of values, one for each row.")
+        if each.value is not None:
+            return np.array([_indicator(value, each.value) for value in values.tolist()], dtype=np.float64)
+        numbers = (
+            values.astype(np.float64)
+            if values.dtype.kind in "biuf"
+            else np.array([_number(value) for value in values.tolist()], dtype=np.float64)
+        )
+        # As at a site, where an infinite value is an absent one.
+        return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _indicator(value: object, wanted: str) -> float:
+    absent = value is None or (isinstance(value, float) and math.isnan(value))
+    return math.nan if absent else float(str(value) == wanted)
+
+
+def _number(value: object) -> float:
+    text = str(value).strip().lower()
+    if text in _TRUTHS:
+        return _TRUTHS[text]
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,82 @@
+"""`wardround train`: a model across hospitals, round by round."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wardround.cli.analyst_commands import AsJson, Profile
+from wardround.cli.console import note, print_document, say
+from wardround.cli.progress import ProgressLines
+from wardround.federation.answer import Progress
+from wardround.federation.errors import Mistaken
+
+if TYPE_CHECKING:
+    from wardround.analyst.learning.driver import TrainingRound
+
+FOLDER = Path("models")
+
+
+class TrainingLines:
+    """A line for each round, with what is left of the budget, and the sites' lines below it."""
+
+    def __init__(self) -> None:
+        self._lines = ProgressLines(sys.stderr)
+
+    def begin(self, each: TrainingRound) -> None:
+        """Name the round and begin its lines anew."""
+        left = f"ε = {each.remaining.epsilon:.4g} is left"
+        note(f"round {each.number} of {each.rounds}: {each.title} ({left})")
+        self._lines = ProgressLines(sys.stderr)
+
+    def show(self, progress: Progress) -> None:
+        """Show the state of every site that changed."""
+        self._lines.show(progress)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command on the door."""
+    app.command(
+        epilog="Example: wardround train --profile me.profile request.toml --dry-run  "
+        "Then the same without --dry-run; after an interruption the same call goes on and pays nothing twice."
+    )(train)
+
+
+def train(
+    request: Annotated[Path, typer.Argument(metavar="request.toml", help="What to train: kind, target, features, ε.")],
+    profile: Profile,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Keep the model in DIR (default: models/ and its id)."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show stages, noise and charge; spend nothing.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Train anew, and pay anew.")] = False,
+    resume: Annotated[
+        str, typer.Option("--resume", metavar="NONCE", help="Go on with a fresh training that was interrupted.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Train a model across the hospitals; a training that was interrupted goes on where it stood."""
+    from wardround.analyst.client import connect, fresh_nonce
+    from wardround.analyst.learning.request import read_request
+
+    if fresh and resume:
+        raise Mistaken("--fresh begins a training and --resume goes on with one; leave out one of them.")
+    wanted = read_request(request)
+    with connect(profile) as federation:
+        if dry_run:
+            preview = federation.preview_training(wanted, nonce=resume)
+            print_document(preview.document()) if as_json else say(str(preview))
+            return
+        nonce = fresh_nonce() if fresh else resume
+        if fresh:
+            note(f"a fresh training; if it is interrupted, go on with --resume {nonce}")
+        lines = TrainingLines()
+        under = None if out is not None else FOLDER
+        result = federation.train(
+            wanted, nonce=nonce, out=out, under=under, on_progress=lines.show, on_round=lines.begin
+        )
+    print_document(result.document()) if as_json else say(str(result))
