@@ -1,0 +1,109 @@
+"""How well a model does on patients it has not seen, from one noised table of scores and outcomes.
+
+Every metric has an error by the delta method: what the noise of each cell does to it, and what the draw of patients
+does. Where scores are cut is public: from the weights and the released products alone.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+from wardround.analyst.learning.fitted import Metric, RoundSums
+from wardround.analyst.learning.logistic import chance
+from wardround.federation.step_form import SCORE_BINS, Input, Vector
+
+_NARROWEST = 1e-6
+
+
+def edges_of(middle: float, wide: float) -> tuple[float, ...]:
+    """Where scores of this mean and standard deviation are cut: equally full bins, and always at chance one half."""
+    wide = max(wide, _NARROWEST * max(1.0, abs(middle)))
+    normal = NormalDist(middle, wide)
+    found = [normal.inv_cdf(place / SCORE_BINS) for place in range(1, SCORE_BINS)]
+    found[min(range(len(found)), key=lambda place: abs(found[place]))] = 0.0
+    return tuple(found)
+
+
+def binary_metrics(sums: RoundSums, edges: tuple[float, ...]) -> tuple[Metric, ...]:
+    """Area under the curve, accuracy, Brier's score and calibration at large, from cells by score and outcome."""
+    cells = sums.totals[0].reshape(SCORE_BINS, 2)
+    no, yes = cells[:, 0], cells[:, 1]
+    predicted = chance(_representatives(edges))
+    above = (_places(edges) >= 0.0).astype(np.float64)
+    right = np.column_stack((1.0 - above, above))
+    squares = np.column_stack((np.square(predicted), np.square(1.0 - predicted)))
+    excess = np.column_stack((predicted, predicted - 1.0))
+    return (
+        _area(no, yes, sums.noise_sd),
+        _mean("accuracy", cells, right, sums.noise_sd, within=(0.0, 1.0)),
+        _mean("brier", cells, squares, sums.noise_sd, within=(0.0, 1.0)),
+        _mean("calibration", cells, excess, sums.noise_sd, within=(-1.0, 1.0)),
+    )
+
+
+def numeric_metrics(sums: RoundSums, target: Input) -> tuple[Metric, ...]:
+    """Root mean squared error in the target's units, and the share of variance explained."""
+    patients, squares, first, second = (2.0 * sums.totals[0]).tolist()
+    noise = 2.0 * sums.noise_sd
+    patients = max(patients, 2.0 * noise, 1.0)
+    width = target.high - target.low
+    error = min(max(squares / patients, 0.0), 1.0)
+    # Errors are taken as normal: the square of one then varies by √2 of its mean.
+    spread_of_error = math.sqrt(2.0 * error**2 / patients + noise**2 * (1.0 + error**2) / patients**2)
+    floor = max(math.sqrt(error), math.sqrt(spread_of_error) / 2.0, _NARROWEST)
+    root = Metric("rmse", width * math.sqrt(error), width * spread_of_error / (2.0 * floor))
+    mean = min(max(first / patients, 0.0), 1.0)
+    variance = second / patients - mean**2
+    blur = noise * math.sqrt(1.0 + 4.0 * mean**2 + (mean**2 - variance) ** 2) / patients
+    variance = max(variance, blur, _NARROWEST**2)
+    explained = 1.0 - error / variance
+    shown = min(max(explained, 0.0), 1.0)
+    sampling = 4.0 * shown * (1.0 - shown) ** 2 / patients
+    noisy = (noise / patients) ** 2 * (1.0 + error**2) / variance**2 + (error * blur / variance**2) ** 2
+    return root, Metric("r2", explained, math.sqrt(sampling + noisy))
+
+
+def _area(no: Vector, yes: Vector, noise_sd: float) -> Metric:
+    """The chance that a patient with the outcome scores above one without; half for those in the same bin."""
+    least = max(noise_sd * math.sqrt(SCORE_BINS), 1.0)
+    without, with_outcome = max(float(no.sum()), least), max(float(yes.sum()), least)
+    below = (np.cumsum(no) - no / 2.0) / without
+    over = (np.cumsum(yes[::-1])[::-1] - yes / 2.0) / with_outcome
+    area = min(max(float(yes @ below) / with_outcome, 0.0), 1.0)
+    # How the area moves with one more patient in a cell.
+    pull_yes, pull_no = (below - area) / with_outcome, (over - area) / without
+    noise = noise_sd**2 * float(pull_yes @ pull_yes + pull_no @ pull_no)
+    return Metric("auc", area, math.sqrt(noise + _area_sampling(area, without, with_outcome)))
+
+
+def _area_sampling(area: float, without: float, with_outcome: float) -> float:
+    """The variance of an area over another draw of patients, by Hanley and McNeil's formula."""
+    both_above, both_below = area / (2.0 - area), 2.0 * area**2 / (1.0 + area)
+    own = area * (1.0 - area)
+    pairs = (with_outcome - 1.0) * (both_above - area**2) + (without - 1.0) * (both_below - area**2)
+    return max(0.0, own + pairs) / (with_outcome * without)
+
+
+def _mean(name: str, cells: Vector, values: Vector, noise_sd: float, *, within: tuple[float, float]) -> Metric:
+    """The mean over patients of a value that their cell determines."""
+    patients = max(float(cells.sum()), noise_sd * math.sqrt(cells.size), 1.0)
+    mean = min(max(float((cells * values).sum()) / patients, within[0]), within[1])
+    apart = values - mean
+    noise = (noise_sd / patients) ** 2 * float(np.square(apart).sum())
+    sampling = max(float((cells * np.square(apart)).sum()), 0.0) / patients**2
+    return Metric(name, mean, math.sqrt(noise + sampling))
+
+
+def _places(edges: tuple[float, ...]) -> Vector:
+    """The lower end of each bin; that of the first is below everything."""
+    return np.array([-math.inf, *edges])
+
+
+def _representatives(edges: tuple[float, ...]) -> Vector:
+    """A score that stands for each bin: its middle, and for the outer two as far out as their neighbours are wide."""
+    ends = np.array(edges)
+    first, last = ends[0] - (ends[1] - ends[0]) / 2.0, ends[-1] + (ends[-1] - ends[-2]) / 2.0
+    return np.concatenate(([first], (ends[1:] + ends[:-1]) / 2.0, [last]))
