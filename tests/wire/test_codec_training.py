@@ -261,6 +261,7 @@ BAD: list[tuple[object, str, object]] = [
     (page, "page.updates.0.site", ""),
     (page, "page.updates.0.bytes", 0),
     (page, "page.updates.0.bytes", 16),
+    (page, "page.updates.0.bytes", 32),
     (page, "page.updates.0.bytes", 32_000_008),
     (page, "page.updates", []),
     (page, "page.answer.answered", ["north"]),
@@ -268,7 +269,7 @@ BAD: list[tuple[object, str, object]] = [
     (page, "page.first_update_byte", 2**64 - 1),
     (page, "page.update_bytes", b""),
     (page, "page.update_bytes", bytes(49)),
-    (total, "page.updates.0.bytes", 23),
+    (total, "page.updates.0.bytes", 25),
     (total, "page.updates", [analyst_service_pb2.UpdateSize(bytes=24)] * 2),
     (total, "page.updates", [analyst_service_pb2.UpdateSize(site="a b", bytes=24)]),
 ]
