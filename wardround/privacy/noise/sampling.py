@@ -20,6 +20,8 @@ RATE_BITS = 32
 _TIE_BITS = 24
 _UNUSED_BITS = np.uint64(64 - _TIE_BITS)
 _WORD_BYTES = 8
+_COINS = LARGEST_BLOCK * _WORD_BYTES
+"""Coins that one block of words holds."""
 
 
 def sample(units: int, rate: Fraction, source: BitSource) -> Places:
@@ -30,10 +32,8 @@ def sample(units: int, rate: Fraction, source: BitSource) -> Places:
     if whole == 1 << RATE_BITS:
         return np.arange(units, dtype=np.intp)
     first, rest = divmod(whole, 1 << _TIE_BITS)
-    # A block has as many coins as words may be drawn at once: each of them could tie.
     blocks = [
-        _block(min(LARGEST_BLOCK, units - start), np.uint8(first), rest, source) + start
-        for start in range(0, units, LARGEST_BLOCK)
+        _block(min(_COINS, units - start), np.uint8(first), rest, source) + start for start in range(0, units, _COINS)
     ]
     return np.concatenate([np.empty(0, dtype=np.intp), *blocks])
 
@@ -51,6 +51,9 @@ def _block(count: int, first: np.uint8, rest: int, source: BitSource) -> Places:
     # A copy, because the served block is gone with the next one.
     is_tied = coins[places] == first
     is_taken = ~is_tied
-    is_taken[is_tied] = source.words(int(np.count_nonzero(is_tied))) >> _UNUSED_BITS < rest
+    ties = np.flatnonzero(is_tied)
+    for start in range(0, ties.size, LARGEST_BLOCK):
+        some = ties[start : start + LARGEST_BLOCK]
+        is_taken[some] = source.words(some.size) >> _UNUSED_BITS < rest
     taken: Places = places[is_taken]
     return taken
