@@ -12,13 +12,14 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from site_agent.dataset import Dataset
 from site_agent.folder import open_folder
+from site_agent.learning.examples import Examples
 from site_agent.ledger import SiteLedger
 from site_agent.link import GrpcLink
 from site_agent.serve import make_agent
@@ -28,9 +29,10 @@ from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.plan import Charge
 from wardround.federation.release import Release
 from wardround.federation.shape import Shape
+from wardround.federation.step_form import StepForm
 from wardround.federation.task import Released, SignedTask, Submission
 from wardround.privacy.bounded import Bounded
-from wardround.privacy.noise import SecureNoise
+from wardround.privacy.chance import SecureChance
 from wardround.simulation.noise import ZeroNoise
 
 POINTS = (
@@ -109,6 +111,19 @@ class FaultyDataset:
         self._fate.at("after_read")
         return read
 
+    def keys(self, form: Shape) -> Mapping[str, int]:
+        read = self._dataset.keys(form)
+        self._fate.at("after_read")
+        return read
+
+    def check_step(self, form: StepForm) -> None:
+        self._dataset.check_step(form)
+
+    def examples(self, form: StepForm) -> Examples:
+        read = self._dataset.examples(form)
+        self._fate.at("after_read")
+        return read
+
 
 class FaultyLink:
     def __init__(self, link: GrpcLink, fate: Fate) -> None:
@@ -142,7 +157,7 @@ def main(path: Path, point: str) -> None:
         ledger = FaultyLedger(folder.ledger, identity=folder.identity())
         ledger.fate = fate
         fate.wrap_commits(ledger._database)
-        agent = make_agent(folder, ledger, noise=ZeroNoise() if point == "zero" else SecureNoise())
+        agent = make_agent(folder, ledger, noise=ZeroNoise() if point == "zero" else SecureChance())
         agent.pipeline = replace(agent.pipeline, dataset=FaultyDataset(agent.pipeline.dataset, fate))
         agent.link = FaultyLink(agent.link, fate)  # type: ignore[arg-type]
         agent.serve()
