@@ -90,7 +90,7 @@ class Pipeline:
         try:
             self.ledger.spend(charge, head=head)
         except Refused:
-            self.shared.void(charge.plan_id)
+            self.shared.void(charge)
             raise
 
     def _release(self, plan: Plan, form: Shape | StepForm) -> Release:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wardround.federation.errors import LedgerCorrupt
+from wardround.federation.ledger.block_rules import BlockRules
 from wardround.federation.ledger.body import cap_in, cost_in, facts_in, text_in
 from wardround.federation.ledger.entry import Entry
 from wardround.federation.ledger.evidence import Store
@@ -31,6 +32,7 @@ class CoordinatorRules:
         self._received: dict[tuple[str, str], tuple[Entry, str]] = {}
         self._settled: set[str] = set()
         self._answered: dict[str, tuple[int, str]] = {}
+        self._blocks = BlockRules()
 
     @property
     def spent(self) -> Cost:
@@ -51,7 +53,7 @@ class CoordinatorRules:
             case "enrolled":
                 yield from self._enrolled(body)
             case "reserved":
-                yield from self._reserved(body)
+                yield from self._reserved(entry, body)
             case "voided" | "received" | "declined":
                 yield from self._from_site(entry, body)
             case "settled" | "answered":
@@ -73,6 +75,7 @@ class CoordinatorRules:
         if any(not balance.allowance.fits(self._allowance) for balance in store.accounts.values()):
             yield Problem(0, Code.WRONG_ALLOWANCE)
         yield from self._compare_bytes(store)
+        yield from self._blocks.compare(store.steps)
         for plan_id, (number, hashed) in self._answered.items():
             if store.answers.get(plan_id) != hashed:
                 yield Problem(number, Code.ALTERED_BYTES)
@@ -111,7 +114,7 @@ class CoordinatorRules:
             yield Code.UNKNOWN_SITE
         self._by_site.setdefault(site, Cost.zero())
 
-    def _reserved(self, body: Mapping[str, object]) -> Iterator[Code]:
+    def _reserved(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         plan_id, facts, cost = text_in(body, "plan_id"), facts_in(body), cost_in(body)
         sites = _texts(body, "sites")
         if cost != price_of(facts):
@@ -120,6 +123,7 @@ class CoordinatorRules:
             yield Code.UNKNOWN_SITE
         if plan_id in self._plans or len(set(sites)) != len(sites):
             yield Code.REPEATED_CHARGE
+        yield from self._blocks.charged(facts, plan_id=plan_id, sites=sites, sequence=entry.sequence)
         self._plans.add(plan_id)
         for site in sites:
             self._held[plan_id, site] = cost
@@ -144,6 +148,7 @@ class CoordinatorRules:
             case _:
                 if pair not in self._held or pair in self._received:
                     yield Code.WRONG_REFUSAL
+                yield from self._blocks.given_back(*pair)
                 self._give_back(pair)
                 self._voided.setdefault(pair, entry.sequence)
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wardround.federation import canonical
@@ -41,7 +41,8 @@ class StoredBytes:
 class Store:
     """What the tables beside the chain say.
 
-    `releases` are by plan and, at a coordinator, site; `answers` are hashes by plan.
+    `releases` are by plan and, at a coordinator, site; `answers` are hashes by plan; `steps` are the block and the
+    place of a round by plan, none in a ledger that was made before there were trainings and never opened since.
     """
 
     accounts: Mapping[str, Balance]
@@ -50,6 +51,7 @@ class Store:
     releases: Mapping[tuple[str, str], StoredBytes]
     receipts: Mapping[str, Entry]
     answers: Mapping[str, str]
+    steps: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,10 @@ def _store(connection: sqlite3.Connection) -> Store:
     releases: dict[tuple[str, str], StoredBytes] = {}
     receipts: dict[str, Entry] = {}
     answers: dict[str, str] = {}
+    steps: dict[str, tuple[str, int]] = {}
+    if "steps" in tables:
+        rows = connection.execute("SELECT plan_id, block, place FROM steps")
+        steps = {plan_id: (block, place) for plan_id, block, place in rows}
     if "charges" in tables:
         charges = dict(connection.execute("SELECT plan_id, sequence FROM charges"))
         refusals = dict(connection.execute("SELECT plan_id, sequence FROM refusals"))
@@ -141,7 +147,7 @@ def _store(connection: sqlite3.Connection) -> Store:
             releases[plan_id, site] = _stored(plan_id, sequence, bytes(payload))
         for plan_id, answer in connection.execute("SELECT plan_id, answer FROM answers"):
             answers[plan_id] = hashlib.sha256(answer.encode()).hexdigest()
-    return Store(accounts.balances(connection), charges, refusals, releases, receipts, answers)
+    return Store(accounts.balances(connection), charges, refusals, releases, receipts, answers, steps)
 
 
 def _stored(plan_id: str, sequence: int, payload: bytes) -> StoredBytes:

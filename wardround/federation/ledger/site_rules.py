@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger.accounts import Balance
+from wardround.federation.ledger.block_rules import BlockRules
 from wardround.federation.ledger.body import cap_in, cost_in, facts_in, text_in
 from wardround.federation.ledger.entry import Entry
 from wardround.federation.ledger.evidence import Store
@@ -35,6 +36,7 @@ class SiteRules:
         self._charges: dict[str, tuple[int, tuple[AnyFact, ...]]] = {}
         self._releases: dict[str, tuple[Entry, str]] = {}
         self._refusals: dict[str, Entry] = {}
+        self._blocks = BlockRules()
         self._frozen = False
 
     @property
@@ -76,6 +78,7 @@ class SiteRules:
         """Where the tables differ from the chain."""
         yield from _index({plan: number for plan, (number, _) in self._charges.items()}, store.charges)
         yield from _index({plan: entry.sequence for plan, entry in self._refusals.items()}, store.refusals)
+        yield from self._blocks.compare(store.steps)
         expected = {self._account: Balance(self._spent, self._allowance)} if self._cap is not None else {}
         if dict(store.accounts) != expected:
             yield Problem(0, Code.WRONG_ACCOUNT)
@@ -106,6 +109,7 @@ class SiteRules:
             yield Code.WRONG_REFUSAL
         if cost != price_of(facts):
             yield Code.WRONG_CHARGE
+        yield from self._blocks.charged(facts, plan_id=plan_id, sites=(self._site,), sequence=entry.sequence)
         self._charges.setdefault(plan_id, (entry.sequence, facts))
         self._spent += cost
         if not self._spent.fits(self._allowance):
@@ -156,7 +160,7 @@ def price_of(facts: tuple[AnyFact, ...]) -> Cost:
     """The cost of facts, derived again; `LedgerCorrupt` for noise that cannot be accounted."""
     try:
         return total(facts)
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:
         raise LedgerCorrupt(private=str(error)) from None
 
 
