@@ -12,7 +12,13 @@ from fractions import Fraction
 from functools import lru_cache
 
 from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import MU_UNIT, SLACK_UNIT, Cost, Fact
+from wardround.privacy.loss import COORDINATES_PER_SLACK, MU_UNIT, SLACK_UNIT, Cost, gaussian_mu_squared
+
+# Outside these the accountant has no events; a rate is raised and noise is lowered to them, which costs more.
+_LEAST_RATE = 1e-9
+_LARGEST_MULTIPLIER = 1e9
+# Two machines' transforms agree in far more than these; rounding up to them costs a part in 65,000.
+_KEPT_BITS = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +37,28 @@ class StageFact:
         if self.law.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
             raise ValueError("a training is noised by discrete Gaussian noise")
 
+    @property
+    def mu_squared(self) -> Fraction:
+        """The squared mu of one sum over everybody."""
+        return gaussian_mu_squared(scale=self.law.scale, l2_sensitivity_squared=self.l2_sensitivity_squared)
+
+    @property
+    def sampled(self) -> tuple[float, float]:
+        """The rate, and the noise in lengths of one contribution, as an accountant of samples takes them: no kinder."""
+        rate = float(self.rate)
+        if rate < self.rate:
+            rate = math.nextafter(rate, 1.0)
+        # A few last places less than a square root and a quotient can be off.
+        multiplier = 1.0 / math.sqrt(self.mu_squared) * (1.0 - 2.0**-50)
+        return max(rate, _LEAST_RATE), min(multiplier, _LARGEST_MULTIPLIER)
+
 
 @dataclass(frozen=True, slots=True)
 class BlockFact:
-    """A whole training, paid by the round at `place` that came first, whose release holds `dimension` integers."""
+    """A whole training, paid by the round at `place` that came first, whose release holds `dimension` integers.
+
+    `slack` is what the sampled sums of a fold take of δ together, in units of 2^-60; the tables' slack is beside it.
+    """
 
     block: str
     place: int
@@ -54,7 +78,7 @@ class BlockFact:
 
     def cost(self) -> Cost:
         """What the dearer of the two folds costs, each amount for itself, rounded up."""
-        first, second = _fold_cost(self.trained, self.slack), _fold_cost(self.held_out, self.slack)
+        first, second = fold_cost(self.trained, self.slack), fold_cost(self.held_out, self.slack)
         return Cost(
             mu_squared=max(first.mu_squared, second.mu_squared),
             pure=max(first.pure, second.pure),
@@ -80,39 +104,41 @@ class StepFact:
 
 
 @lru_cache(maxsize=1024)
-def _fold_cost(stages: tuple[StageFact, ...], slack: int) -> Cost:
-    whole, sampled = Cost.zero(), Counter[tuple[float, float]]()
+def fold_cost(stages: tuple[StageFact, ...], slack: int) -> Cost:
+    """What one fold of a block costs: its whole sums exactly, its sampled ones as one Gaussian and all of `slack`."""
+    whole = Fraction(0)
+    sampled: Counter[tuple[float, float]] = Counter()
     for stage in stages:
-        one = Fact(stage.law, 0, stage.l2_sensitivity_squared, stage.dimension).cost()
         if stage.rate == 1:
-            whole += Cost(mu_squared=one.mu_squared * stage.count, pure=0, slack=one.slack * stage.count)
+            whole += stage.count * stage.mu_squared
         else:
-            whole += Cost(mu_squared=0, pure=0, slack=one.slack * stage.count)
-            sampled[_rate_up(stage.rate), _multiplier(stage)] += stage.count
-    if sampled:
-        whole += _sampled_cost(sampled, slack)
-    return whole
+            sampled[stage.sampled] += stage.count
+    cost = Cost(mu_squared=math.ceil(whole * MU_UNIT), pure=0, slack=tables_slack(stages))
+    return cost + _sampled_cost(sampled, slack) if sampled else cost
+
+
+def tables_slack(stages: tuple[StageFact, ...]) -> int:
+    """What the tables of a fold's noise take of δ, whether its sums are over samples or over everybody."""
+    coordinates = sum(stage.dimension * stage.count for stage in stages)
+    return -(-coordinates // COORDINATES_PER_SLACK)
 
 
 def _sampled_cost(sampled: Counter[tuple[float, float]], slack: int) -> Cost:
     # Only here, because most ledgers hold no training and the accountant is large.
-    from wardround.privacy.accounting.domination import dominating_cost  # noqa: PLC0415
+    from wardround.privacy.accounting.domination import charged_mu  # noqa: PLC0415
     from wardround.privacy.accounting.events import Event, Schedule, SubsampledGaussian  # noqa: PLC0415
 
-    if slack < 1:
+    if not 0 < slack < SLACK_UNIT:
         raise ValueError("sums over a sample need slack to be charged")
     events: Counter[Event] = Counter()
     for (rate, multiplier), count in sampled.items():
         events[SubsampledGaussian(rate, multiplier)] += count
-    return dominating_cost(Schedule.of(events), slack=slack / SLACK_UNIT)
+    mu = charged_mu(Schedule.of(events), charged=slack / SLACK_UNIT)
+    return Cost(mu_squared=_few_digits(Fraction(mu) ** 2 * MU_UNIT), pure=0, slack=slack)
 
 
-def _rate_up(rate: Fraction) -> float:
-    nearest = float(rate)
-    return nearest if nearest >= rate else math.nextafter(nearest, 1.0)
-
-
-def _multiplier(stage: StageFact) -> float:
-    """The noise in lengths of one contribution, less by what discreteness costs and a few last places."""
-    mu_squared = Fact(stage.law, 0, stage.l2_sensitivity_squared, 1).cost().mu_squared
-    return math.sqrt(MU_UNIT / mu_squared) * (1.0 - 2.0**-50)
+def _few_digits(units: Fraction) -> int:
+    """Rounded up to so few digits that no two machines' arithmetic finds different ones: a ledger compares prices."""
+    exact = math.ceil(units)
+    unit = 1 << max(exact.bit_length() - _KEPT_BITS, 0)
+    return -(-exact // unit) * unit

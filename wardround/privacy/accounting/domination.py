@@ -26,6 +26,10 @@ _LEAST_MU = 1e-6
 _LARGEST_DELTA = 0.999
 # More than the error of a vectorised profile, relative to the profile.
 _MARGIN = 1e-9
+# Where rounding takes more than this part of the slack, the tail is computed once more, tilted.
+_LARGEST_ROUNDING = 0.25
+# How far a mu is searched beyond the last one, when what is covered depends on it.
+_GROWTH = 1.001
 # Beyond this the normal quantile has no double.
 _LARGEST_PURE = 700.0
 
@@ -60,13 +64,18 @@ def dominating_cost(block: Schedule, *, slack: float) -> Cost:
 
 def least_mu(block: Schedule, *, slack: float) -> float:
     """The least mu, rounded up, with delta_block <= delta_mu + `slack` at every epsilon, both ways."""
-    if not LEAST_SLACK <= slack < 1.0:
-        raise ValueError(f"a slack must be a number from {LEAST_SLACK:g} to 1, not {slack!r}")
-    mu = _LEAST_MU
-    for curve in RunningLoss(block, slack, even=True).curves():
-        right, wanted = _stairs(curve, slack)
-        mu = _raised(mu, right, wanted)
-    return mu
+    return _held(_LEAST_MU, _curves(block, slack), slack)
+
+
+def charged_mu(block: Schedule, *, charged: float) -> float:
+    """The least mu, rounded up, that is enough when a chance of `charged` to tell everything is paid for beside it."""
+    curves, mu = _curves(block, charged), _LEAST_MU
+    while True:
+        # What the chance covers falls with mu: it is taken where mu can still grow to.
+        promised = mu * _GROWTH
+        mu = _held(mu, curves, charged * hidden_share(promised))
+        if mu <= promised:
+            return mu
 
 
 def pure_mu(epsilon: float) -> float:
@@ -76,10 +85,41 @@ def pure_mu(epsilon: float) -> float:
     return -2.0 * NormalDist().inv_cdf(1.0 / (1.0 + math.exp(epsilon))) * (1.0 + 1e-12)
 
 
+def _curves(block: Schedule, slack: float) -> tuple[Curve, ...]:
+    """The block's profile in each direction, good enough to be compared but for `slack`."""
+    if not LEAST_SLACK <= slack < 1.0:
+        raise ValueError(f"a slack must be a number from {LEAST_SLACK:g} to 1, not {slack!r}")
+    curves = RunningLoss(block, slack, even=True).curves()
+    if all(curve.delta[-1] <= _LARGEST_ROUNDING * slack for curve in curves):
+        return curves
+    tails = RunningLoss(block, slack).curves()
+    return tuple(_least(curve, tail) for curve, tail in zip(curves, tails, strict=True))
+
+
+def _held(mu: float, curves: tuple[Curve, ...], slack: float) -> float:
+    """`mu`, or the least larger one whose Gaussian is nowhere below the curves, but for `slack`."""
+    for curve in curves:
+        mu = _raised(mu, *_stairs(curve, slack))
+    return mu
+
+
+def hidden_share(mu: float) -> float:
+    """1 - delta_mu(0), rounded down: of a chance to tell everything, the part that is not there already."""
+    return math.erfc(mu / math.sqrt(8.0)) * (1.0 - 1e-9)
+
+
 def _charged(slack: float, mu: float) -> Fraction:
     """`slack`/(1 - delta_mu(0)), rounded up: the chance of a catastrophe that covers the slack."""
-    hidden = math.erfc(mu / math.sqrt(8.0)) * (1.0 - 1e-9)
-    return min(Fraction(slack) / Fraction(hidden), Fraction(1))
+    return min(Fraction(slack) / Fraction(hidden_share(mu)), Fraction(1))
+
+
+def _least(even: Curve, tail: Curve) -> Curve:
+    """The smaller of two bounds at every point of the first: one is good in the middle, one in the tail."""
+    epsilon = even.step * (even.first + np.arange(even.delta.size, dtype=np.float64))
+    # Delta falls, so the point at or left of an epsilon bounds it; a rounded quotient may only go further left.
+    index = np.floor(epsilon / tail.step * (1.0 - 1e-12)).astype(np.int64) - tail.first
+    bound = np.where(index < 0, 1.0, tail.delta[np.clip(index, 0, tail.delta.size - 1)])
+    return Curve(even.step, even.first, np.minimum(even.delta, bound))
 
 
 def _stairs(curve: Curve, slack: float) -> tuple[FloatVector, FloatVector]:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
+from wardround.privacy.blocks import BlockFact, StageFact, StepFact, fold_cost, tables_slack
 from wardround.privacy.facts import AnyFact
 from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import SLACK_UNIT, Fact, gaussian_mu_squared
+from wardround.privacy.loss import MU_UNIT, SLACK_UNIT, Fact, gaussian_mu_squared
 from wardround.privacy.selection import ChoiceFact
 from wardround.privacy.thresholding import SelectionFact
 
@@ -167,8 +168,13 @@ def _events(fact: AnyFact) -> Iterable[tuple[Event, int]]:
             yield from _noised(fact)
         case SelectionFact():
             yield from _selected(fact)
-        case ChoiceFact():  # pragma: no branch
+        case ChoiceFact():
             yield Pure(_up(fact.epsilon)), 1
+        case BlockFact():
+            yield from _block(fact)
+        case StepFact():  # pragma: no branch
+            # Its block has counted every sum already.
+            return
 
 
 def _noised(fact: Fact) -> Iterable[tuple[Event, int]]:
@@ -195,6 +201,43 @@ def _selected(fact: SelectionFact) -> Iterable[tuple[Event, int]]:
         case Mechanism.DISCRETE_LAPLACE:  # pragma: no branch
             yield Pure(_up(fact.max_keys / fact.law.scale)), 1
     yield Approximate(0.0, _up(Fraction(fact.cost().slack, SLACK_UNIT))), 1
+
+
+def _block(fact: BlockFact) -> Iterable[tuple[Event, int]]:
+    """A training's sums as the fold has them that loses more; one Gaussian where that is not certain.
+
+    A patient is in one of the folds, so what is told must be no less than either loses (PROOFS.md#blocks).
+    """
+    slack = max(tables_slack(fact.trained), tables_slack(fact.held_out))
+    for stages, others in ((fact.trained, fact.held_out), (fact.held_out, fact.trained)):
+        if _most(others, fact.slack) <= _least(stages):
+            if any(stage.rate < 1 for stage in others):
+                slack += fact.slack
+            for stage in stages:
+                yield _summed(stage), stage.count
+            break
+    else:
+        cost = fact.cost()
+        slack = cost.slack
+        yield Gaussian(_down(math.sqrt(MU_UNIT / cost.mu_squared))), 1
+    yield Approximate(0.0, _up(Fraction(slack, SLACK_UNIT))), 1
+
+
+def _least(stages: tuple[StageFact, ...]) -> Fraction:
+    """A squared mu that the fold has at least: that of its sums over everybody."""
+    return sum((stage.count * stage.mu_squared for stage in stages if stage.rate == 1), start=Fraction(0))
+
+
+def _most(stages: tuple[StageFact, ...], slack: int) -> Fraction:
+    """A squared mu that the fold has at most, but for slack where it has samples."""
+    if all(stage.rate == 1 for stage in stages):
+        return _least(stages)
+    return Fraction(fold_cost(stages, slack).mu_squared, MU_UNIT)
+
+
+def _summed(stage: StageFact) -> Gaussian | SubsampledGaussian:
+    rate, multiplier = stage.sampled
+    return Gaussian(multiplier) if stage.rate == 1 else SubsampledGaussian(rate, multiplier)
 
 
 def _up(value: Fraction) -> float:

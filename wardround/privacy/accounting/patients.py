@@ -22,9 +22,10 @@ from wardround.privacy.accounting.events import (
     Pure,
     Schedule,
 )
+from wardround.privacy.blocks import BlockFact, StepFact
 from wardround.privacy.facts import AnyFact
 from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import SLACK_UNIT, Fact
+from wardround.privacy.loss import MU_UNIT, SLACK_UNIT, Fact
 from wardround.privacy.parallel import Group
 from wardround.privacy.selection import ChoiceFact
 from wardround.privacy.thresholding import SelectionFact
@@ -147,8 +148,15 @@ def _lane_outside(fact: AnyFact) -> Schedule | None:
             return _pure_outside(fact.max_keys / fact.law.scale)
         case Fact() if fact.law.mechanism is Mechanism.DISCRETE_LAPLACE:
             return _pure_outside(fact.l1_sensitivity / fact.law.scale)
-        case _:
+        case Fact() | SelectionFact():
             return _gaussian_outside(fact.l2_sensitivity_squared / fact.law.scale**2)
+        case BlockFact():
+            # Noise finer than accountants know is told as the finest they do; only what is too coarse is beyond.
+            dearest = max(stage.mu_squared for stage in (*fact.trained, *fact.held_out))
+            whole = Fraction(fact.cost().mu_squared, MU_UNIT)
+            return _BEYOND if _gaussian_outside(max(dearest, whole)) is _BEYOND else None
+        case StepFact():  # pragma: no branch
+            return None
 
 
 def _gaussian_outside(mu_squared: Fraction) -> Schedule | None:
