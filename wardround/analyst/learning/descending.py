@@ -98,10 +98,13 @@ class Descent:
         least = _NEVER_SINGULAR * self.cloud.patients
         return max(typical * self.error, NOISE_IN_STEP * noise_sd, least)
 
+    def cut(self, weights: Vector) -> Vector:
+        """What clipping adds to the gradient of everybody, on average, where the model is right."""
+        return self.cloud.vector(weights, lambda score: self.family.mean_residual(score, self.limit))
+
     def _unbiased(self, total: Vector, share: float) -> Vector:
         """The gradient of so large a share of the patients, without what clipping does to it on average."""
-        cut = self.cloud.vector(self.weights, lambda score: self.family.mean_residual(score, self.limit))
-        return self.clip * total - share * cut
+        return self.clip * total - share * self.cut(self.weights)
 
     def _step(self, curvature: Matrix, doubt: float, pull: Vector) -> Vector:
         step: Vector = np.linalg.solve(curvature + doubt * np.eye(len(pull)), pull).astype(np.float64)

@@ -183,7 +183,7 @@ class _Fit:
     def _measured(self, sums: RoundSums) -> _Fit:
         two_valued = np.array([self._two_valued(each) for each in self.inputs])
         columns = measured(self.training.model.kind, len(self.inputs))
-        moments = moments_of(sums, np.append(two_valued, [False] * (columns - len(two_valued))))
+        moments = moments_of(sums, np.append(two_valued, np.zeros(columns - len(two_valued), dtype=bool)))
         noise = self._coefficient_noise(sums, moments.patients)
         return replace(
             self,

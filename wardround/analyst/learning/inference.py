@@ -23,6 +23,8 @@ from wardround.federation.training import ModelKind
 INTERCEPT = "(intercept)"
 _TWO_SIDED_95 = 1.959963984540054
 _NEVER_SINGULAR = 1e-7
+_CUT_UNSURE = 0.2
+"""How much of what clipping takes may be wrong, because patients are no normal cloud."""
 
 
 def of_descent(descent: Descent) -> tuple[Vector, Matrix]:
@@ -36,8 +38,14 @@ def of_descent(descent: Descent) -> tuple[Vector, Matrix]:
     weights = begun - step
     typical = doubt / descent.error * descent.product_noise if descent.error > 0.0 else 0.0
     meat = descent.cloud.matrix(weights, lambda score: descent.family.square(score, descent.limit))
+    cut = _CUT_UNSURE * descent.cut(weights)
     meat += _products_error(step, typical) + doubt**2 * np.outer(step, step)
-    meat += descent.noise / rounds**2 * np.eye(len(begun))
+    # The noise that the step begins with is nearly that of the step, and what damping leaves of it adds up with it.
+    twice = np.eye(len(begun)) + doubt * bread
+    meat += descent.noise / rounds**2 * twice @ twice + np.outer(cut, cut)
+    # Where the step began is as far from the truth as the step is long and its end is unsure.
+    unsure = float(np.trace(bread @ meat @ bread))
+    meat += typical**2 / 2.0 * unsure * np.eye(len(begun))
     return weights, bread @ meat @ bread
 
 

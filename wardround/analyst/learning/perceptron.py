@@ -13,7 +13,7 @@ import numpy as np
 from wardround.federation.step_form import Vector
 
 INITIALISATION = "quadratic golden-ratio sequence, inner layer of variance 1/(inputs + 1), outer 1/hidden, version 1"
-SPEED = 4.0
+SPEED = 8.0
 
 
 def first_weights(hidden: int, inputs: int) -> Vector:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wardround.analyst.learning.fitted import Matrix
+from wardround.analyst.learning.fitted import Matrix, RoundSums
 from wardround.federation.step_form import Vector
 
 
@@ -49,6 +49,13 @@ def believed(noisy: Matrix, noise_sd: float) -> Products:
     # The largest eigenvalue of such noise is about sd·√(2·width); of it what was not drawn in is left.
     error = noise_sd * math.sqrt(2.0 * width * kept_off * (1.0 - kept_off))
     return Products(matrix, noise_sd, error)
+
+
+def counts_by_product(sums: RoundSums, width: int, *, halved: bool) -> dict[str, float]:
+    """About how many patients each site has, from the intercept's own product, never below what noise could say."""
+    alone = sums.noise_sd / math.sqrt(max(sums.answered, 1))
+    unit = (2.0 if halved else 1.0) * width
+    return {site: max(float(own[0, 0]), 2.0 * alone, 1.0 / unit) * unit for site, own in sorted(sums.sites.items())}
 
 
 def _explained(variance: float, values: Vector) -> float:

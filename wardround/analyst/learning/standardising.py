@@ -8,14 +8,15 @@ below what noise could have hidden.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wardround.analyst.learning.fitted import Matrix, RoundSums, Standardisation, settled
-from wardround.federation.step_form import Vector
+from wardround.federation.step_form import Input, Vector
+from wardround.federation.study import ColumnType, Table
 
 BOUNDS_SPREAD = 0.5
 LEAST_SPREAD = 0.05
@@ -38,9 +39,19 @@ class Moments:
     noise_sd: float
 
 
-def moments_of(sums: RoundSums, two_valued: NDArray[np.bool_]) -> Moments:
+def two_valued(inputs: Sequence[Input], table: Table, *, columns: int) -> NDArray[np.bool_]:
+    """Which columns have two values only, their bounds: the mean of such a column says how it spreads."""
+    found = np.zeros(columns, dtype=np.bool_)
+    for place, each in enumerate(inputs):
+        column = table.column(each.column)
+        whole = column.type is ColumnType.INTEGER and each.high - each.low == 1.0
+        found[place] = whole or column.type in (ColumnType.BOOLEAN, ColumnType.CATEGORY)
+    return found
+
+
+def moments_of(sums: RoundSums, of_two: NDArray[np.bool_]) -> Moments:
     """Counts, means and variances; a column of two values has the variance that its mean gives it."""
-    columns = len(two_valued)
+    columns = len(of_two)
     unit = math.sqrt(1.0 + 1.25 * columns)
     noise = sums.noise_sd * unit
     whole = sums.totals[0] * unit
@@ -51,11 +62,11 @@ def moments_of(sums: RoundSums, two_valued: NDArray[np.bool_]) -> Moments:
     square = np.clip(whole[columns + 1 :] / patients + 0.5, 0.0, 1.0)
     # That of the square, and as much again from the mean's where the mean is far out.
     blur = noise / patients * np.sqrt(1.0 + 4.0 * np.square(mean))
-    numeric = ~two_valued
-    variance = np.where(two_valued, 1.0 - np.square(mean), square - np.square(mean))
+    numeric = ~of_two
+    variance = np.where(of_two, 1.0 - np.square(mean), square - np.square(mean))
     if numeric.any():
         variance[numeric] = drawn_in(variance[numeric], float(variance[numeric].mean()), float(blur[numeric].mean()))
-    least = np.where(two_valued, LEAST_SPREAD_OF_TWO**2, np.maximum(LEAST_SPREAD**2, 0.5 * blur))
+    least = np.where(of_two, LEAST_SPREAD_OF_TWO**2, np.maximum(LEAST_SPREAD**2, 0.5 * blur))
     return Moments(patients, by_site, mean, np.clip(variance, least, 1.0), noise)
 
 

@@ -16,8 +16,8 @@ from wardround.analyst.learning.fitted import Combine, RoundSums, settled
 from wardround.federation.descent import moved
 from wardround.federation.step_form import LENGTH, StepForm, Vector
 
-FASTEST = 1.0
-WAY = 12.0
+FASTEST = 2.0
+WAY = 60.0
 """About how far all steps together go, in steps that would be right at once."""
 
 
