@@ -32,7 +32,7 @@ from wardround.analyst.learning.linear import Gaussian, Squares, least_squares
 from wardround.analyst.learning.logistic import Logistic
 from wardround.analyst.learning.perceptron import SPEED, first_weights, perceptron_scores
 from wardround.analyst.learning.poisson import poisson_of
-from wardround.analyst.learning.products import believed, symmetric
+from wardround.analyst.learning.products import believed, counts_by_product, symmetric
 from wardround.analyst.learning.standardising import (
     Moments,
     from_bounds,
@@ -40,6 +40,7 @@ from wardround.analyst.learning.standardising import (
     restandardised,
     room,
     standardised,
+    two_valued,
 )
 from wardround.analyst.learning.wandering import Wander, wander_from
 from wardround.federation.errors import QueryMistaken
@@ -54,7 +55,7 @@ from wardround.federation.step_form import (
     step_form,
     weights_of,
 )
-from wardround.federation.study import ColumnType, Study
+from wardround.federation.study import Study
 from wardround.federation.training import ModelKind, Stage, StageKind, Step, Training
 
 __all__ = [
@@ -181,9 +182,9 @@ class _Fit:
                 return replace(self, metrics=self._tried(step, sums))
 
     def _measured(self, sums: RoundSums) -> _Fit:
-        two_valued = np.array([self._two_valued(each) for each in self.inputs])
-        columns = measured(self.training.model.kind, len(self.inputs))
-        moments = moments_of(sums, np.append(two_valued, np.zeros(columns - len(two_valued), dtype=bool)))
+        model = self.training.model
+        found = two_valued(self.inputs, self.study.table(model.table), columns=measured(model.kind, len(self.inputs)))
+        moments = moments_of(sums, found)
         noise = self._coefficient_noise(sums, moments.patients)
         return replace(
             self,
@@ -196,13 +197,15 @@ class _Fit:
 
     def _multiplied(self, sums: RoundSums) -> _Fit:
         width = len(self.inputs) + 1
-        counted = replace(self, counts=self.counts or self._counts_of_products(sums), sites=sums.answered)
-        if self.training.model.kind is ModelKind.LINEAR and not self._has(StageKind.GRADIENT):
+        linear = self.training.model.kind is ModelKind.LINEAR
+        counts = self.counts or counts_by_product(sums, width, halved=linear)
+        counted = replace(self, counts=counts, sites=sums.answered)
+        if linear and not self._has(StageKind.GRADIENT):
             first = 2.0 * float(sums.totals[0][0]) * width
             patients = max(first, 1.0) if self.moments is None else self.moments.patients
             return replace(counted, learner=least_squares(sums.totals[0], sums.noise_sd, patients))
         noisy, noise = symmetric(sums.totals[0]), sums.noise_sd
-        if self.training.model.kind is ModelKind.LINEAR:
+        if linear:
             noisy, noise = 2.0 * noisy[:width, :width], 2.0 * noise
         first = max(float(noisy[0, 0]) * width, 2.0 * noise * width, 1.0)
         patients = first if self.moments is None else self.moments.patients
@@ -326,12 +329,6 @@ class _Fit:
     def _gradients(self) -> Stage:
         return next(stage for stage in self.training.stages if stage.kind is StageKind.GRADIENT)
 
-    def _two_valued(self, each: Input) -> bool:
-        """Whether a column has two values only, its bounds: then its mean says how it spreads."""
-        column = self.study.table(self.training.model.table).column(each.column)
-        whole = column.type is ColumnType.INTEGER and each.high - each.low == 1.0
-        return whole or column.type in (ColumnType.BOOLEAN, ColumnType.CATEGORY)
-
     def _coefficient_noise(self, sums: RoundSums, patients: float) -> float:
         """About the error that noise will give a coefficient of a standardised input."""
         several = sums.noise_sd * LENGTH / float(self.training.stages[self.stage].scale)
@@ -344,12 +341,6 @@ class _Fit:
             stage = self.training.stages[self.stage + 1]
             one = 3.0 * math.sqrt(2.0) * float(stage.scale) / LENGTH
         return several * one * math.sqrt(width) / patients
-
-    def _counts_of_products(self, sums: RoundSums) -> dict[str, float]:
-        """About how many patients each site has, from the intercept's own product."""
-        doubled = 2.0 if self.training.model.kind is ModelKind.LINEAR else 1.0
-        width, alone = len(self.inputs) + 1, sums.noise_sd / math.sqrt(max(sums.answered, 1))
-        return {site: max(float(own[0, 0]), 2.0 * alone) * doubled * width for site, own in sorted(sums.sites.items())}
 
 
 def _estimate(learner: Descent | Wander | Squares) -> Vector:
