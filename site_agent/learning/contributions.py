@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +23,7 @@ Contribution = Callable[[Matrix, Vector, Vector], Matrix]
 _MOST = 1e100
 """Public numbers beyond it are cut: products of two of them, and sums of those, are still doubles."""
 
+_ROWS = 64
 _SPREADS_OF_TARGET = 3.0
 _HALF = 0.5
 
@@ -41,25 +42,34 @@ def contribution(form: StepForm) -> Contribution:
 
 
 def finite(weights: Vector) -> Vector:
-    """Weights that no product with an input can make infinite."""
-    return np.clip(np.nan_to_num(weights), -_MOST, _MOST)
+    """Weights that no product with an input can make infinite; `moved` leaves them so."""
+    return np.clip(weights, -_MOST, _MOST)
 
 
 # --- Inputs -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class _Scale:
     """`(x − middle)·factor − offset`: some columns between their bounds, standardised and divided by a number."""
 
-    middle: Vector = field(repr=False)
-    factor: Vector = field(repr=False)
-    offset: Vector = field(repr=False)
+    def __init__(self, middle: Vector, factor: Vector, offset: Vector) -> None:
+        # The same numbers again for some rows more: one long run of numbers is worked through several times as
+        # quickly as many short ones.
+        self._middle, self._factor, self._offset = (np.tile(each, _ROWS) for each in (middle, factor, offset))
 
-    def put(self, values: Matrix, out: Matrix) -> None:
-        np.subtract(values, self.middle, out=out)
-        out *= self.factor
-        out -= self.offset
+    def __call__(self, values: Matrix) -> Matrix:
+        """A new matrix."""
+        flat, run = np.ascontiguousarray(values).reshape(-1), self._middle.size
+        found = np.empty_like(flat)
+        most = flat.size // run * run
+        self._put(flat[:most].reshape(-1, run), found[:most].reshape(-1, run), slice(run))
+        self._put(flat[most:], found[most:], slice(flat.size - most))
+        return found.reshape(values.shape)
+
+    def _put(self, values: Matrix, out: Matrix, run: slice) -> None:
+        np.subtract(values, self._middle[run], out=out)
+        out *= self._factor[run]
+        out -= self._offset[run]
 
 
 def _scale(inputs: tuple[Input, ...], centre: Vector, spread: Vector, divisor: float) -> _Scale:
@@ -91,7 +101,7 @@ class _Inputs:
     def __call__(self, inputs: Matrix) -> Matrix:
         found = np.empty((inputs.shape[0], self.width))
         found[:, 0] = 1.0 / self.root
-        self._scale.put(inputs, found[:, 1:])
+        found[:, 1:] = self._scale(inputs)
         length = np.sqrt(_dot(found, found))
         np.maximum(length, 1.0, out=length)
         found *= np.divide(1.0, length, out=length)[:, np.newaxis]
@@ -108,9 +118,7 @@ class _Target:
         self._centre, self._spread = min(max(float(centre[0]), -_MOST), _MOST), min(float(spread[0]), _MOST)
 
     def __call__(self, target: Vector) -> Vector:
-        found = np.empty((target.size, 1))
-        self._scale.put(target[:, np.newaxis], found)
-        return np.clip(found[:, 0], -1.0, 1.0)
+        return np.clip(self._scale(target), -1.0, 1.0)
 
     def between_bounds(self, predicted: Vector) -> Vector:
         """The y of a prediction of t."""
@@ -172,9 +180,9 @@ class _Moments:
         number = inputs.shape[1]
         found = np.empty((inputs.shape[0], 1 + 2 * self._columns))
         found[:, 0] = 1.0
-        self._inputs.put(inputs, found[:, 1 : 1 + number])
+        found[:, 1 : 1 + number] = self._inputs(inputs)
         if self._target is not None:
-            self._target.put(target[:, np.newaxis], found[:, 1 + number : 2 + number])
+            found[:, 1 + number] = self._target(target)
         first, second = found[:, 1 : 1 + self._columns], found[:, 1 + self._columns :]
         np.multiply(first, first, out=second)
         second -= _HALF
@@ -263,12 +271,11 @@ class _Scores:
         score = self._score(self._inputs(inputs), weights)
         if self._numeric is None:
             return self._cells(score, target)
-        between = np.empty((target.size, 1))
-        self._bounds.put(target[:, np.newaxis], between)
+        between = self._bounds(target)
         found = np.empty((target.size, 4))
         found[:, 0] = 1.0
-        found[:, 1] = self._error(score, target, between[:, 0]) ** 2
-        found[:, 2] = np.clip((between[:, 0] + 1.0) * _HALF, 0.0, 1.0)
+        found[:, 1] = self._error(score, target, between) ** 2
+        found[:, 2] = np.clip((between + 1.0) * _HALF, 0.0, 1.0)
         np.multiply(found[:, 2], found[:, 2], out=found[:, 3])
         found *= _HALF
         return found

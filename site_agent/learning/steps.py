@@ -6,6 +6,7 @@ rounding, so that the order of units changes nothing; noise is added where every
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,7 +17,7 @@ from site_agent.learning.examples import Examples, Matrix, Rows, Vector, picked
 from site_agent.learning.whole import whole
 from wardround.federation.descent import moved
 from wardround.federation.step_form import StepForm, unpack
-from wardround.federation.training import StageKind
+from wardround.federation.training import Stage, StageKind
 from wardround.privacy.bounded import Bounded, IntVector
 from wardround.privacy.chance import Chance
 from wardround.privacy.law import NoiseLaw
@@ -26,22 +27,42 @@ CHUNK = 2**18
 """So many numbers at a time: two mebibytes, whatever the number of rows or the width of a contribution."""
 
 
+COINS = 2**20
+"""So many coins at a time, where a step alone does not need more."""
+
+
 def take(form: StepForm, examples: Examples, law: NoiseLaw, chance: Chance) -> NDArray[np.int64]:
     """The noised sums of one round, one after another: the whole release."""
     training, stage = form.step.training, form.step.training.stages[form.step.stage]
     rows = examples.fold(held_out=stage.kind is StageKind.SCORES)
     adding = _Adding(contribution(form), training.clip if stage.kind is StageKind.GRADIENT else 1.0, form.width)
     noise = _DrawnAhead(law, form.dimension, chance)
-    weights = unpack(form.step.weights)
+    weights = finite(unpack(form.step.weights))
+    norms = form.l1_sensitivity, form.l2_sensitivity_squared, form.grid
     released = np.empty((stage.steps, form.width), dtype=np.int64)
-    for place in range(stage.steps):
-        taken = rows if stage.rate == 1 else picked(rows, chance.sample(rows.units, stage.rate))
-        total = adding.total(taken, finite(weights))
-        bounded = Bounded(total, form.l1_sensitivity, form.l2_sensitivity_squared, form.grid)
-        released[place] = apply(bounded, law, noise).total
+    for place, taken in enumerate(_samples(rows, stage, chance)):
+        total = adding.total(taken, weights)
+        released[place] = apply(Bounded(total, *norms), law, noise).total
         if place + 1 < stage.steps:
             weights = moved(weights, released[place], form)
     return released.reshape(-1)
+
+
+def _samples(rows: Rows, stage: Stage, chance: Chance) -> Iterator[Rows]:
+    """The units of each step: all of them, or a fresh sample.
+
+    Coins of several steps are drawn at once, one for each step and unit: each falls on its own all the same.
+    """
+    if stage.rate == 1:
+        yield from itertools.repeat(rows, stage.steps)
+        return
+    units, at_once = rows.units, max(COINS // max(rows.units, 1), 1)
+    for start in range(0, stage.steps, at_once):
+        borders = np.arange(min(at_once, stage.steps - start) + 1) * units
+        places = chance.sample(int(borders[-1]), stage.rate)
+        ends = np.searchsorted(places, borders)
+        for border, low, high in zip(borders[:-1], ends[:-1], ends[1:], strict=True):
+            yield picked(rows, places[low:high] - border)
 
 
 class _DrawnAhead:

@@ -19,11 +19,12 @@ _COLUMNS = 4096
 
 def whole(vectors: Matrix, longest: float) -> Matrix:
     """Each row shortened to `longest` and divided by it, in steps of 1/LENGTH; `vectors` is used up."""
-    lengths = np.sqrt(squares(vectors))
-    np.maximum(lengths, longest, out=lengths)
-    vectors *= np.divide(LENGTH, lengths, out=lengths)[:, np.newaxis]
-    np.trunc(vectors, out=vectors)
-    return within(vectors)
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.sqrt(squares(vectors))
+        np.maximum(lengths, longest, out=lengths)
+        vectors *= np.divide(LENGTH, lengths, out=lengths)[:, np.newaxis]
+        np.trunc(vectors, out=vectors)
+        return within(vectors)
 
 
 def within(numbers: Matrix) -> Matrix:
@@ -33,8 +34,7 @@ def within(numbers: Matrix) -> Matrix:
     while not (fits := found <= float(LENGTH**2)).all():
         excess = np.flatnonzero(~fits)
         rows, length = numbers[excess], np.sqrt(found[excess])
-        with np.errstate(invalid="ignore"):
-            shrunk = np.trunc(rows * (LENGTH / length * _SHRUNK)[:, np.newaxis])
+        shrunk = np.trunc(rows * (LENGTH / length * _SHRUNK)[:, np.newaxis])
         numbers[excess] = np.where(np.isfinite(shrunk) & np.isfinite(length)[:, np.newaxis], shrunk, 0.0)
         found = squares(numbers)
     return numbers
@@ -45,9 +45,8 @@ def squares(vectors: Matrix) -> Vector:
 
     Long rows are taken in parts, because a long product is shared out over threads.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        total: Vector = np.vecdot(vectors[:, :_COLUMNS], vectors[:, :_COLUMNS])
-        for start in range(_COLUMNS, vectors.shape[1], _COLUMNS):
-            part = vectors[:, start : start + _COLUMNS]
-            total += np.vecdot(part, part)
+    total: Vector = np.vecdot(vectors[:, :_COLUMNS], vectors[:, :_COLUMNS])
+    for start in range(_COLUMNS, vectors.shape[1], _COLUMNS):
+        part = vectors[:, start : start + _COLUMNS]
+        total += np.vecdot(part, part)
     return total
