@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import grpc
 
 from coordinator.authorization import authorize
 from coordinator.federation import Coordinator
+from coordinator.reading import Reading
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer
 from protos.codec_analyst import (
+    Watch,
     ask_from_message,
     asked_to_message,
     preview_request_from_message,
@@ -22,6 +24,7 @@ from protos.codec_analyst import (
 )
 from protos.tls import caller_certificate
 from protos.waiting import WaitingRoom
+from wardround.federation.answer import Answer, Progress
 from wardround.federation.certificates import Role
 
 
@@ -32,6 +35,7 @@ class AnalystService(AnalystServiceServicer):
     coordinator: Coordinator
     study_text: str
     room: WaitingRoom
+    reading: Reading = field(default_factory=Reading)
 
     def _analyst(self, context: grpc.ServicerContext) -> str:
         return authorize(self.coordinator.ledger, caller_certificate(context), Role.ANALYST)
@@ -45,14 +49,21 @@ class AnalystService(AnalystServiceServicer):
         """Wait for news of a plan."""
         analyst = self._analyst(context)
         watch = watch_from_message(request)
-        with self.room.seat(analyst, wait_seconds=watch.wait_seconds) as seat:
-            outcome = self.coordinator.watch(analyst, watch.plan_id, seen=watch.seen, wait_seconds=seat.wait_seconds)
+        outcome, pause_seconds = self._news(analyst, watch)
+        self.reading.note(analyst, watch, outcome)
         return watched_to_message(
             outcome,
             first_estimate=watch.first_estimate,
             first_update_byte=watch.first_update_byte,
-            pause_seconds=seat.pause_seconds,
+            pause_seconds=pause_seconds,
         )
+
+    def _news(self, analyst: str, watch: Watch) -> tuple[Progress | Answer, float]:
+        if (begun := self.reading.begun(analyst, watch)) is not None:
+            return begun, 0.0
+        with self.room.seat(analyst, wait_seconds=watch.wait_seconds) as seat:
+            outcome = self.coordinator.watch(analyst, watch.plan_id, seen=watch.seen, wait_seconds=seat.wait_seconds)
+        return outcome, seat.pause_seconds
 
     def Preview(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:
         """Say what a question would cost."""

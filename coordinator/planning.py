@@ -14,13 +14,13 @@ from fractions import Fraction
 
 from coordinator.expecting import log_size
 from coordinator.selecting import merit, planned_threshold
-from wardround.federation.answer import AskRequest, Loss
+from wardround.federation.answer import MAX_UPDATE_BYTES, AskRequest, Loss
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.plan import Plan, price
 from wardround.federation.query import Query, Statistic
 from wardround.federation.shape import Part, shape
 from wardround.federation.sharing import shares
-from wardround.federation.step_form import step_form
+from wardround.federation.step_form import largest_round, step_form
 from wardround.federation.study import Study, delta_fault
 from wardround.federation.training import Step
 from wardround.privacy.calibration import SLACK_SHARE, gaussian_scale, laplace_scale
@@ -89,7 +89,13 @@ def step_plan(request: AskRequest, step: Step, study: Study, participants: tuple
     if request.epsilon is not None or request.delta is not None:
         raise QueryMistaken("a training says how sharp it is by itself; leave ε and δ out of its steps.")
     # Before anything is hashed: only finite numbers have an encoding.
-    step_form(step, study)
+    form = step_form(step, study)
+    shown = 8 * largest_round(step.training, len(form.inputs)) * (len(participants) if step.training.by_site else 1)
+    if shown > MAX_UPDATE_BYTES:
+        raise QueryMistaken(
+            f"a round's answer would take {shown} bytes; at most {MAX_UPDATE_BYTES} are possible; take fewer steps, "
+            "or do without each site's sums."
+        )
     scale = step.training.stages[step.stage].scale
     mechanism = Mechanism.DISCRETE_GAUSSIAN
     return Plan(study.study_hash, step, mechanism, (scale,), participants, request.nonce.lower())

@@ -27,8 +27,16 @@ from protos.codec_answer import (
 )
 from protos.codec_budget import budget_from_message, budget_to_message
 from protos.codec_site import wait_from_milliseconds, wait_to_milliseconds
-from protos.codec_update import MAX_ALL_BYTES, Slice, cut, slice_from_page, slice_to_page
-from wardround.federation.answer import Answer, AskRequest, BudgetReport, Estimate, Preview, Progress
+from protos.codec_update import Slice, cut, slice_from_page, slice_to_page
+from wardround.federation.answer import (
+    MAX_UPDATE_BYTES,
+    Answer,
+    AskRequest,
+    BudgetReport,
+    Estimate,
+    Preview,
+    Progress,
+)
 
 PAGE_BYTES = 1024 * 1024
 MAX_STUDY_TEXT = 3 * 1024 * 1024
@@ -101,7 +109,7 @@ def watch_from_message(message: pb.AwaitRequest) -> Watch:
         seen=checks.whole(message.seen, "progress"),
         wait_seconds=wait_from_milliseconds(message.wait_milliseconds),
         first_estimate=checks.whole(message.first_estimate, "the first estimate", upper=MAX_ESTIMATES),
-        first_update_byte=checks.whole(message.first_update_byte, "the first byte of updates", upper=MAX_ALL_BYTES),
+        first_update_byte=checks.whole(message.first_update_byte, "the first byte of updates", upper=MAX_UPDATE_BYTES),
     )
 
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 from protos import checks
 from protos._generated import analyst_service_pb2 as pb
-from wardround.federation.answer import Update
+from wardround.federation.answer import MAX_UPDATE_BYTES, Update
 from wardround.federation.shape import MAX_DIMENSION
 
 NUMBER_BYTES = 8
-MAX_ALL_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ def slice_from_page(page: pb.AnswerPage) -> Slice:
     checks.require(len(set(sizes)) <= 1, "the updates of a step differ in size.")
     checks.require(all(size % NUMBER_BYTES == 0 for size in sizes), "an update does not hold whole numbers.")
     part = Slice(tuple(zip(sites, sizes, strict=True)), page.first_update_byte, page.update_bytes)
-    checks.require(part.total <= MAX_ALL_BYTES, "the updates of an answer are too large.")
+    checks.require(part.total <= MAX_UPDATE_BYTES, "the updates of an answer are too large.")
     checks.require(part.first + len(part.content) <= part.total, "an answer has more updates than it names.")
     return part
 

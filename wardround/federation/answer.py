@@ -9,6 +9,9 @@ from wardround.federation.expressions import Value
 from wardround.federation.query import Query
 from wardround.federation.training import Step
 
+MAX_UPDATE_BYTES = 2**30
+"""What the updates of one answer take at most: an analyst holds them all."""
+
 
 @dataclass(frozen=True, slots=True)
 class AskRequest:

@@ -102,10 +102,11 @@ def step_form(step: Step, study: Study) -> StepForm:
     _require_training(training, study)
     if not (0 <= step.stage < len(training.stages) and 0 <= step.turn < training.stages[step.stage].rounds):
         raise QueryMistaken("the step is none of its training's.")
-    form = StepForm(step, table, study.unit, inputs, target, width_of(step.kind, training.model, len(inputs)))
-    if form.dimension > MAX_DIMENSION:
-        msg = f"a round would hold {form.dimension} numbers; at most {MAX_DIMENSION} are possible; take fewer steps."
+    if (most := largest_round(training, len(inputs))) > MAX_DIMENSION:
+        # Of every round, whichever this is: the first pays for all, so that none may be impossible afterwards.
+        msg = f"a round would hold {most} numbers; at most {MAX_DIMENSION} are possible; take fewer steps."
         raise QueryMistaken(msg)
+    form = StepForm(step, table, study.unit, inputs, target, width_of(step.kind, training.model, len(inputs)))
     _require_step(form)
     return form
 
@@ -155,6 +156,11 @@ def width_of(stage: StageKind, model: Model, inputs: int) -> int:
             return weights_of(model, inputs)
         case StageKind.SCORES:
             return 2 * SCORE_BINS if is_binary(model.kind) else 4
+
+
+def largest_round(training: Training, inputs: int) -> int:
+    """How many integers the largest release of the training holds."""
+    return max(width_of(stage.kind, training.model, inputs) * stage.steps for stage in training.stages)
 
 
 SCORE_BINS = 32
