@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from wardround.analyst.budget import BudgetResult
     from wardround.analyst.builder import Draft, bins, month, query
     from wardround.analyst.client import Client, connect
+    from wardround.analyst.learning.model_store import StoredModel, load_model
+    from wardround.analyst.learning.request import TrainingRequest, read_request
+    from wardround.analyst.learning.trained_result import TrainingPreview, TrainingResult
     from wardround.analyst.result import PreviewResult, Result
     from wardround.analyst.sql import parse
     from wardround.federation.answer import Estimate, Progress
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from wardround.federation.expressions import And, Between, Comparison, IsNull, Not, Operator, Or, Within
     from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
     from wardround.federation.study import Study
+    from wardround.federation.training import ModelKind
 
 __all__ = [
     "Aggregate",
@@ -49,6 +53,7 @@ __all__ = [
     "Grouping",
     "IsNull",
     "Mistaken",
+    "ModelKind",
     "Not",
     "Operator",
     "Or",
@@ -59,20 +64,29 @@ __all__ = [
     "Refused",
     "Result",
     "Statistic",
+    "StoredModel",
     "Study",
+    "TrainingPreview",
+    "TrainingRequest",
+    "TrainingResult",
     "Unavailable",
     "Within",
     "bins",
     "connect",
+    "load_model",
     "month",
     "parse",
     "query",
+    "read_request",
 ]
 
 _HOMES = {
     "wardround.analyst.builder": ("Draft", "bins", "month", "query"),
     "wardround.analyst.client": ("Client", "connect"),
     "wardround.analyst.budget": ("BudgetResult",),
+    "wardround.analyst.learning.model_store": ("StoredModel", "load_model"),
+    "wardround.analyst.learning.request": ("TrainingRequest", "read_request"),
+    "wardround.analyst.learning.trained_result": ("TrainingPreview", "TrainingResult"),
     "wardround.analyst.result": ("PreviewResult", "Result"),
     "wardround.analyst.sql": ("parse",),
     "wardround.federation.answer": ("Estimate", "Progress"),
@@ -99,6 +113,7 @@ _HOMES = {
     ),
     "wardround.federation.query": ("Aggregate", "Clip", "GroupBy", "Grouping", "Query", "Statistic"),
     "wardround.federation.study": ("Study",),
+    "wardround.federation.training": ("ModelKind",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -108,7 +108,8 @@ def notes_of(trained: Trained) -> tuple[str, ...]:
             rounds[site] = rounds.get(site, 0) + 1
     missed = [f"{site} missed {number} of {len(trained.answers)} rounds." for site, number in sorted(rounds.items())]
     left_out = [f"{site} was left out ({why})." for site, why in sorted(trained.left_out.items())]
-    return (*trained.fitted.notes, *missed, *left_out)
+    told = [f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in trained.fitted.notes]
+    return (*told, *missed, *left_out)
 
 
 def stages_document(outline: Outline) -> list[Json]:

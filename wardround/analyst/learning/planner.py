@@ -34,7 +34,7 @@ LOCAL_STEPS = 10
 SAMPLED_RATE = Fraction(1, 4)
 BATCH = 256
 FEWEST_ROUNDS = 2
-_QUIET = 0.25
+_QUIET = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,285 @@
+"""A training from its first round to its last: replayed, interrupted, short of sites, and lied to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from site_agent.dataset import Dataset
+from tests.training.clinics import SIZES, federation, request, seeded, study, write
+from wardround.analyst.client import Client
+from wardround.analyst.learning.driver import TrainingRound
+from wardround.analyst.link import AnalystLink
+from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress, Update
+from wardround.federation.errors import (
+    BudgetExceeded,
+    MalformedMessage,
+    PeerUnreachable,
+    QueryMistaken,
+    TooFewSites,
+)
+from wardround.federation.ledger.verify import verify
+from wardround.federation.study import Study
+from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite
+from wardround.simulation.noise import ZeroNoise
+from wardround.simulation.tables import find_sites
+
+# Moments, products, two gradients and the scores: five rounds, three of which learn.
+SHORT = {"rounds": 3}
+
+
+@dataclasses.dataclass
+class Line:
+    """A link that breaks at one of its answers, or changes what it carries."""
+
+    inner: AnalystLink
+    breaks_at: int | None = None
+    change: Callable[[Answer], Answer] = lambda answer: answer
+    asked: list[AskRequest] = dataclasses.field(default_factory=list)
+
+    def ask(self, request: AskRequest) -> str:
+        self.asked.append(request)
+        return self.inner.ask(request)
+
+    def watch(self, plan_id: str, *, seen: int, wait_seconds: float) -> Progress | Answer:
+        if len(self.asked) - 1 == self.breaks_at:
+            self.breaks_at = None
+            raise PeerUnreachable
+        found = self.inner.watch(plan_id, seen=seen, wait_seconds=wait_seconds)
+        return self.change(found) if isinstance(found, Answer) else found
+
+    def preview(self, request: AskRequest) -> Preview:
+        return self.inner.preview(request)
+
+    def budget(self) -> BudgetReport:
+        return self.inner.budget()
+
+    def study(self) -> Study:
+        return self.inner.study()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Dataset]:
+    return find_sites(write(tmp_path_factory.mktemp("tables")), study())
+
+
+@pytest.fixture
+def clinics(tmp_path: Path, datasets: dict[str, Dataset]) -> Iterator[SimulatedFederation]:
+    found = federation(tmp_path / "federation", datasets, noise=seeded)
+    yield found
+    found.close()
+    for folder in (tmp_path / "federation", *(tmp_path / "federation" / site for site in SIZES)):
+        assert verify(folder).problems == ()
+
+
+def over(clinics: SimulatedFederation, **faults: object) -> tuple[Client, Line]:
+    line = Line(DirectAnalystLink(clinics.coordinator), **faults)  # type: ignore[arg-type]
+    return Client(line), line
+
+
+def spent(clinics: SimulatedFederation) -> float:
+    return clinics.client.budget().report.spent.epsilon
+
+
+def test_a_training_is_charged_once_and_told_round_by_round(clinics: SimulatedFederation) -> None:
+    told: list[TrainingRound] = []
+    result = clinics.client.train(request(**SHORT), on_round=told.append)
+    assert [(each.number, each.rounds) for each in told] == [(place, 5) for place in range(1, 6)]
+    assert told[2].title == "gradients 1 of 2"
+    assert told[0].remaining.fraction == 1.0
+    assert len({each.remaining.epsilon for each in told[1:]}) == 1
+    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
+    document = result.document()
+    assert document["rounds"] == {"done": 3, "planned": 3}
+    assert document["sites"] == {"answered": sorted(SIZES), "refused": {}, "missing": []}
+    assert len(set(map(str, document["plan_ids"]))) == 5  # type: ignore[arg-type]
+    assert document["privacy"]["charged"]["epsilon"] == pytest.approx(1.0, rel=1e-3)  # type: ignore[index,call-overload]
+    assert document["artifact"] is None
+
+
+def test_the_same_request_again_is_the_same_model_for_nothing(clinics: SimulatedFederation) -> None:
+    first = clinics.client.train(request(**SHORT))
+    again = clinics.client.train(request(**SHORT))
+    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
+    assert (again.document()["replayed"], first.document()["replayed"]) == (True, False)
+    assert again.model_id == first.model_id
+    assert np.array_equal(again.predictor.weights, first.predictor.weights)
+    assert "These are the stored rounds of a training that was paid before." in str(again)
+
+
+def test_a_fresh_training_is_another_one_and_goes_on_with_its_nonce(clinics: SimulatedFederation) -> None:
+    first = clinics.client.train(request(**SHORT))
+    client, line = over(clinics, breaks_at=2)
+    with pytest.raises(PeerUnreachable):
+        client.train(request(**SHORT), fresh=True)
+    nonce = line.asked[0].nonce
+    assert nonce != ""
+    second = client.train(request(**SHORT), nonce=nonce)
+    assert second.model_id != first.model_id
+    assert {asked.nonce for asked in line.asked} == {nonce}
+    assert 1.2 < spent(clinics) < 2.0
+
+
+@pytest.mark.parametrize("broken", [0, 2, 4])
+def test_a_training_that_broke_off_goes_on_and_pays_nothing_twice(clinics: SimulatedFederation, broken: int) -> None:
+    client, line = over(clinics, breaks_at=broken)
+    with pytest.raises(PeerUnreachable) as found:
+        client.train(request(**SHORT))
+    assert "the same request goes on from here." in found.value.message
+    assert len(line.asked) == broken + 1
+    result = client.train(request(**SHORT))
+    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
+    assert result.document()["plan_ids"] == [answer.plan_id for answer in result.trained.answers]
+    assert client.train(request(**SHORT)).document()["plan_ids"] == result.document()["plan_ids"]
+
+
+def test_a_training_that_does_not_fit_is_never_begun(clinics: SimulatedFederation) -> None:
+    clinics.client.train(request(**SHORT, epsilon=2.9))
+    before = spent(clinics)
+    client, line = over(clinics)
+    with pytest.raises(BudgetExceeded) as found:
+        client.train(request(**SHORT, epsilon=2.5))
+    assert found.value.asked == pytest.approx(2.5, rel=1e-2)
+    assert "nothing was charged" in found.value.message
+    assert (len(line.asked), spent(clinics)) == (1, before)
+    with pytest.raises(BudgetExceeded):
+        client.train(request(**SHORT, epsilon=30.0))
+
+
+def test_sites_that_are_away_are_told_and_too_few_are_a_sentence(clinics: SimulatedFederation) -> None:
+    away = {name: clinics.agents.pop(name) for name in ("north", "south", "west")}
+    with pytest.raises(TooFewSites) as found:
+        clinics.client.train(request(**SHORT))
+    assert found.value.message.startswith("how many patients, and the scale of each column: 1 of 4 sites answered")
+    assert "missing: north, south, west" in found.value.message
+    assert found.value.message.endswith("the same request goes on from here.")
+    clinics.agents.update({name: away[name] for name in ("north", "south")})
+    result = clinics.client.train(request(**SHORT))
+    assert result.document()["sites"] == {"answered": ["east", "north", "south"], "refused": {}, "missing": ["west"]}
+    assert "west missed 5 of 5 rounds." in result.document()["notes"]  # type: ignore[operator]
+    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_site_that_joins_the_study_later_does_not_make_it_another_training(
+    clinics: SimulatedFederation, tmp_path: Path, datasets: dict[str, Dataset]
+) -> None:
+    client, _ = over(clinics, breaks_at=2)
+    with pytest.raises(PeerUnreachable):
+        client.train(request(**SHORT))
+    newcomer = SimulatedSite(datasets["east"], 300, noise=ZeroNoise())
+    clinics.agents["zest"] = clinics._enrol("zest", newcomer, tmp_path / "federation" / "zest", durable=False)
+    result = client.train(request(**SHORT))
+    assert result.document()["sites"]["answered"] == sorted(SIZES)  # type: ignore[index,call-overload]
+    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
+
+
+# --- Updates ----------------------------------------------------------------------------------------------
+
+
+def changed(site: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Answer], Answer]:
+    """One site's sums, or the total's, as somebody else would have them."""
+
+    def apply(answer: Answer) -> Answer:
+        updates = tuple(
+            Update(each.site, change(np.frombuffer(each.total, "<i8").copy()).astype("<i8").tobytes())
+            if each.site == site
+            else each
+            for each in answer.updates
+        )
+        return dataclasses.replace(answer, updates=updates)
+
+    return apply
+
+
+def in_round(place: int, change: Callable[[Answer], Answer], line: Line) -> None:
+    line.change = lambda answer: change(answer) if len(line.asked) == place + 1 else answer
+
+
+@pytest.mark.parametrize(("site", "place"), [("", 0), ("south", 2), ("", 4)])
+def test_an_update_of_the_wrong_length_is_one_sentence(clinics: SimulatedFederation, site: str, place: int) -> None:
+    client, line = over(clinics)
+    in_round(place, changed(site, lambda values: values[:-1]), line)
+    with pytest.raises(MalformedMessage) as found:
+        client.train(request(**SHORT, by_site=bool(site)))
+    assert "numbers of 8 bytes are expected." in found.value.message
+    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
+    # Nothing is lost: without the fault the same rounds make the model.
+    line.change = lambda answer: answer
+    client.train(request(**SHORT, by_site=bool(site)))
+    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("values", [2**40, -(2**63)])
+def test_an_impossible_sum_is_left_out_and_its_site_named(clinics: SimulatedFederation, values: int) -> None:
+    client, line = over(clinics)
+    in_round(3, changed("south", lambda found: np.full_like(found, values)), line)
+    result = client.train(request(**SHORT, by_site=True))
+    assert result.document()["sites"]["answered"] == ["east", "north", "west"]  # type: ignore[index,call-overload]
+    (note,) = [note for note in result.document()["notes"] if "left out" in str(note)]  # type: ignore[union-attr]
+    assert str(note).startswith("south was left out (gradients 2 of 2: its ")
+    assert np.abs(result.predictor.weights).max() < 100.0
+
+
+def test_an_impossible_total_ends_the_training_with_what_to_do(clinics: SimulatedFederation) -> None:
+    client, line = over(clinics)
+    in_round(3, changed("", lambda found: found + 2**40), line)
+    with pytest.raises(MalformedMessage) as found:
+        client.train(request(**SHORT))
+    assert "gradients 2 of 2: the total is impossible (its length is" in found.value.message
+    assert "set by_site = true" in found.value.message
+
+
+def test_a_site_that_claims_more_patients_than_there_can_be_is_left_out(clinics: SimulatedFederation) -> None:
+    client, line = over(clinics)
+    in_round(0, changed("south", lambda found: np.full_like(found, 2**40)), line)
+    result = client.train(request(**SHORT, by_site=True, patients=900))
+    assert result.document()["sites"]["answered"] == ["east", "north", "west"]  # type: ignore[index,call-overload]
+
+
+def test_honest_sums_are_never_left_out(tmp_path: Path, datasets: dict[str, Dataset]) -> None:
+    """Neither the exact ones, nor those with noise, nor those over samples."""
+    for noise, changes in (
+        (None, SHORT),
+        (seeded, SHORT),
+        (None, {"schedule": "local_steps", "rounds": 2, "local_steps": 3}),
+        (seeded, {"schedule": "local_steps", "rounds": 2, "local_steps": 3}),
+        (None, {"kind": "linear", "target": "stay", "features": ["age"]}),
+    ):
+        found = federation(tmp_path / str(len(list(tmp_path.iterdir()))), datasets, noise=noise)
+        result = found.client.train(request(**{**changes, "by_site": True, "patients": 700}))
+        assert "left_out" not in result.document()["sites"]  # type: ignore[operator]
+        found.close()
+
+
+def test_an_answer_without_its_sites_is_refused(clinics: SimulatedFederation) -> None:
+    client, line = over(clinics)
+    line.change = lambda answer: dataclasses.replace(answer, updates=answer.updates[1:])
+    with pytest.raises(MalformedMessage, match="does not hold the sums of the sites that answered"):
+        client.train(request(**SHORT, by_site=True))
+
+
+# --- Strategies -------------------------------------------------------------------------------------------
+
+
+def test_a_strategy_that_fails_is_one_sentence_and_nothing_is_lost(
+    clinics: SimulatedFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wardround.analyst.learning import combining
+
+    def broken(weights: np.ndarray, updates: object, examples: object) -> np.ndarray:
+        raise QueryMistaken("the strategy 'broken' failed.")
+
+    monkeypatch.setattr(combining, "combine_named", lambda name: broken)
+    with pytest.raises(QueryMistaken, match="the strategy 'broken' failed"):
+        clinics.client.train(request(**SHORT, strategy="broken"))
+    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
+    monkeypatch.setattr(combining, "combine_named", lambda name: None)
+    clinics.client.train(request(**SHORT, strategy="broken"))
+    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
