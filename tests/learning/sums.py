@@ -123,7 +123,7 @@ def answered(
     """What a round of this step gives."""
     form = step_form(step, study)
     scale = 0.0 if noiseless else float(step.training.stages[step.stage].scale) / LENGTH
-    sites = int(everybody.site.max()) + 1
+    sites = int(everybody.site.max(initial=0)) + 1
     fold = everybody.held_out if step.kind is StageKind.SCORES else ~everybody.held_out
     found: dict[str, Array] = {}
     for site in range(sites):
