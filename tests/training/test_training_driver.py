@@ -13,6 +13,7 @@ from site_agent.dataset import Dataset
 from tests.training.clinics import SIZES, federation, request, seeded, study, write
 from wardround.analyst.client import Client
 from wardround.analyst.learning.driver import TrainingRound
+from wardround.analyst.learning.updates import Trust, sums_of
 from wardround.analyst.link import AnalystLink
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress, Update
 from wardround.federation.errors import (
@@ -23,7 +24,9 @@ from wardround.federation.errors import (
     TooFewSites,
 )
 from wardround.federation.ledger.verify import verify
+from wardround.federation.step_form import step_form
 from wardround.federation.study import Study
+from wardround.federation.training import Step
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
 from wardround.simulation.tables import find_sites
@@ -263,6 +266,32 @@ def test_an_answer_without_its_sites_is_refused(clinics: SimulatedFederation) ->
     line.change = lambda answer: dataclasses.replace(answer, updates=answer.updates[1:])
     with pytest.raises(MalformedMessage, match="does not hold the sums of the sites that answered"):
         client.train(request(**SHORT, by_site=True))
+
+
+@pytest.mark.parametrize(
+    ("composition", "noiseless", "by_site", "expected"),
+    [
+        ("parallel", False, False, 2.0),
+        ("parallel", False, True, 2.0),
+        ("trusted_total", False, False, 1.0),
+        ("parallel", True, False, 0.0),
+    ],
+)
+def test_the_noise_of_a_total_is_that_of_the_sites_that_answered(
+    clinics: SimulatedFederation, composition: str, noiseless: bool, by_site: bool, expected: float
+) -> None:
+    beginning = clinics.client._beginning(request(**SHORT, by_site=by_site), nonce="")
+    step = Step(beginning.outline.training, 0, 0)
+    form = step_form(step, study())
+    sums = np.full(form.dimension, 2**20, dtype="<i8").tobytes()
+    updates = tuple(Update(site, sums) for site in sorted(SIZES)) if by_site else (Update("", sums),)
+    privacy = dataclasses.replace(beginning.preview.privacy, composition=composition)
+    answer = Answer("", "patient", False, noiseless, tuple(sorted(SIZES)), (), (), (), privacy, updates)
+    found, _ = sums_of(answer, form, Trust(), title="round")
+    assert found.noise_sd == pytest.approx(expected * float(step.training.stages[0].scale) / 2**20)
+    assert found.answered == 4
+    assert found.totals.tolist() == [[4.0 if by_site else 1.0] * form.width]
+    assert sorted(found.sites) == (sorted(SIZES) if by_site else [])
 
 
 # --- Strategies -------------------------------------------------------------------------------------------
