@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from site_agent.learning.examples import Examples, Folds, Matrix, UnitKey, Vector
 from site_agent.prepared.batches import (
     ABSENT,
+    BATCH_ROWS,
     OTHER,
     Batch,
     Booleans,
@@ -110,12 +111,22 @@ class _Reading:
     def _together(
         self, unit: NDArray[np.int64], inputs: Matrix, target: Vector
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        if unit.size == 0:
-            return np.zeros(0, dtype=np.intp), np.zeros(1, dtype=np.intp)
-        # Adding zero takes the sign off a zero: rows that are equal stand anywhere among themselves.
-        words = [(column + 0.0).view(np.uint64) for column in (*inputs.T, target)]
-        places, begins = clustered(unit, KeyedOrder(self._key).of_rows(words))
+        if unit.size == 0 or int(unit.max()) == unit.size - 1:
+            # Every unit has one row.
+            return np.argsort(unit), np.arange(unit.size + 1)
+        order = np.concatenate(
+            [
+                self._order(inputs[start : start + BATCH_ROWS], target[start : start + BATCH_ROWS])
+                for start in range(0, unit.size, BATCH_ROWS)
+            ]
+        )
+        places, begins = clustered(unit, order)
         return places, np.append(np.flatnonzero(begins), unit.size)
+
+    def _order(self, inputs: Matrix, target: Vector) -> NDArray[np.uint64]:
+        """Where a row stands among its unit's: by what it holds, not by where it stood."""
+        # Adding zero takes the sign off a zero: rows that are equal stand anywhere among themselves.
+        return KeyedOrder(self._key).of_rows([(column + 0.0).view(np.uint64) for column in (*inputs.T, target)])
 
     def _mask(self, batch: Batch) -> NDArray[np.bool_]:
         cohort = self._form.step.training.model.cohort
