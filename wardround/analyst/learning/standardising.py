@@ -123,7 +123,8 @@ def drawn_in(values: Vector, towards: float, noise_sd: float) -> Vector:
     apart = values - towards
     square = float(np.square(apart).mean())
     signal = max(0.0, square - noise_sd**2 * (1.0 + math.sqrt(2.0 / len(values))))
-    return towards + apart * (signal / (signal + noise_sd**2) if noise_sd > 0.0 else 1.0)
+    whole = signal + noise_sd**2
+    return towards + apart * (signal / whole if whole > 0.0 else 1.0)
 
 
 def _count(value: float, noise: float) -> float:
