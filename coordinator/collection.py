@@ -11,7 +11,7 @@ import re
 import sqlite3
 
 from coordinator.accounting import Accounting, question_of
-from coordinator.dispatch import Dispatch, round_key, site_key, task_states
+from coordinator.dispatch import Dispatch, has_task, round_key, site_key
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
 from coordinator.roster import active_site, freeze
@@ -101,7 +101,7 @@ class Collection:
     def _note(self, site: str, plan_id: str, state: SiteState) -> None:
         with self._ledger.database.transaction() as connection:
             active_site(connection, site)
-            if site not in task_states(connection, plan_id):
+            if not has_task(connection, plan_id, site):
                 raise UnknownTask
             connection.execute(
                 "UPDATE tasks SET state = ? WHERE plan_id = ? AND site = ? AND state IN ('open', 'pending', 'failed')",
@@ -112,7 +112,7 @@ class Collection:
         plan_id = submission.plan_id
         with self._ledger.database.reading() as connection:
             identity = active_site(connection, site).identity
-            if site not in task_states(connection, plan_id):
+            if not has_task(connection, plan_id, site):
                 raise UnknownTask
             plan = question_of(connection, plan_id).plan
         self._check(site, identity, plan, submission)

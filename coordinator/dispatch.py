@@ -168,3 +168,9 @@ def task_states(connection: sqlite3.Connection, plan_id: str) -> dict[str, SiteS
     """The stored state of every task of a plan."""
     rows = connection.execute("SELECT site, state FROM tasks WHERE plan_id = ?", (plan_id,))
     return {site: SiteState(state) for site, state in rows}
+
+
+def has_task(connection: sqlite3.Connection, plan_id: str, site: str) -> bool:
+    """Whether the plan was opened for this site."""
+    row = connection.execute("SELECT 1 FROM tasks WHERE plan_id = ? AND site = ?", (plan_id, site)).fetchone()
+    return row is not None

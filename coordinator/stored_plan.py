@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from protos import codec_plan
 from wardround.federation.errors import LedgerCorrupt, MalformedMessage
 from wardround.federation.plan import Plan
@@ -12,6 +14,8 @@ def encode_plan(plan: Plan) -> bytes:
     return codec_plan.encode_plan(plan)
 
 
+# A plan is read once for each of its sites, and again for each of their answers.
+@lru_cache(maxsize=32)
 def decode_plan(stored: bytes, *, plan_id: str) -> Plan:
     """The plan in these bytes; `LedgerCorrupt` unless it is the one that was reserved under `plan_id`."""
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from site_agent.policy import TRAINING, Policy
 from wardround.federation.errors import NotAuthorized, PlanRefused
 from wardround.federation.identity import PublicIdentity
-from wardround.federation.plan import Charge, Plan, charge_of, form_of
+from wardround.federation.plan import Charge, Plan, form_of, price
 from wardround.federation.query import Query
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
@@ -43,7 +43,7 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape
     for word in _words(plan.query, policy):
         msg = f"this site's policy does not allow {word!r}; see policy.statistics in site.toml."
         raise PlanRefused(msg)
-    charge = charge_of(plan, form, study)
+    charge = price(plan, study)
     # Of a training the whole price counts, whichever of its rounds this is.
     asked = epsilon_charged(charge.cost, delta=policy.cap.delta)
     if asked > policy.max_epsilon_per_plan * (1 + 1e-9):

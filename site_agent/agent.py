@@ -15,7 +15,6 @@ from typing import Protocol
 from site_agent.ledger import SiteLedger
 from site_agent.pipeline import Pipeline
 from wardround.federation.errors import FederationError, InvariantBroken, ProtocolViolation, SiteFrozen, Unavailable
-from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger.entry import Entry
 from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Submission
 
@@ -81,7 +80,6 @@ class Agent:
     pipeline: Pipeline
     ledger: SiteLedger
     link: CoordinatorLink
-    coordinator: PublicIdentity
     _stopping: threading.Event = field(default_factory=threading.Event)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -115,9 +113,10 @@ class Agent:
         _note(submission)
         match submission:
             case Released() | Declined():
-                if receipt is None or not receipt.signed_by(self.coordinator):
-                    msg = "the coordinator's receipt is missing or not signed by it."
+                if receipt is None:
+                    msg = "the coordinator's receipt is missing."
                     raise ProtocolViolation(msg)
+                # Whether the coordinator signed it, and about this, the ledger sees to.
                 self.ledger.delivered(submission.plan_id, receipt)
             case Pending() | Failed():
                 pass

@@ -37,7 +37,6 @@ from wardround.federation.ledger.body import (
     cap_in,
     cost_body,
     decode_body,
-    encode_body,
     facts_body,
     text_in,
 )
@@ -65,10 +64,11 @@ class SiteLedger:
         identity: Identity,
         durable: bool = True,
         today: Callable[[], datetime.date] = utc_today,
+        database: Database | None = None,
     ) -> None:
         self._identity = identity
         self._today = today
-        self._database = Database(
+        self._database = database or Database(
             _file(place), schema=site_tables.SCHEMA, later=site_tables.LATER, durable=durable, existing=True
         )
         with self._database.reading() as connection:
@@ -107,16 +107,12 @@ class SiteLedger:
             "coordinator_key": coordinator_key,
         }
         database = Database(path, schema=site_tables.SCHEMA, later=site_tables.LATER, durable=durable)
-        try:
-            with database.transaction() as connection:
-                first = chain.entry_at(connection, 1)
-                if first is None:
-                    chain.append(connection, identity, kind="opened", body=body)
-                elif first.body != encode_body(body):
-                    raise ConfigurationMistaken(f"{path} is already the ledger of another site, study or key.")
-        finally:
+        with database.transaction() as connection:
+            ours = chain.begin(connection, identity, body)
+        if not ours:
             database.close()
-        return cls(path, identity=identity, durable=durable, today=today)
+            raise ConfigurationMistaken(f"{path} is already the ledger of another site, study or key.")
+        return cls(path, identity=identity, today=today, database=database)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -305,10 +301,8 @@ class SiteLedger:
         if outbox.find(connection, charge.plan_id) is not None:
             raise PlanRefused("the site already refused this plan.")
         charge = blocks.due(connection, charge)
-        cap, before = _cap(connection), accounts.spent(connection, self.dataset)
-        if not accounts.fits(connection, self.dataset, charge.cost):
-            raise accounts.budget_exceeded(charge.cost, before, cap)
-        accounts.debit(connection, self.dataset, charge.cost)
+        if charge.cost != Cost.zero():
+            accounts.pay(connection, self.dataset, charge.cost, cap=_cap(connection))
         body: dict[str, Plain] = {
             "plan_id": charge.plan_id,
             "account": self.dataset,

@@ -6,6 +6,7 @@ Every function works inside the caller's transaction; `SiteLedger` decides when 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -38,13 +39,13 @@ class HistoryLine:
 def charge_entry(connection: sqlite3.Connection, plan_id: str) -> Entry | None:
     """The entry that paid for a plan, if it was paid for."""
     row = connection.execute("SELECT sequence FROM charges WHERE plan_id = ?", (plan_id,)).fetchone()
-    return None if row is None else _entry(connection, row[0], kind="charged", plan_id=plan_id)
+    return None if row is None else _entry(connection, row[0], kind="charged", plan_id=plan_id)[0]
 
 
 def charged_facts(connection: sqlite3.Connection, plan_id: str) -> tuple[AnyFact, ...] | None:
     """The facts that were paid for, or None when nothing was."""
-    entry = charge_entry(connection, plan_id)
-    return None if entry is None else facts_in(decode_body(entry.body))
+    row = connection.execute("SELECT sequence FROM charges WHERE plan_id = ?", (plan_id,)).fetchone()
+    return None if row is None else facts_in(_entry(connection, row[0], kind="charged", plan_id=plan_id)[1])
 
 
 def store_release(connection: sqlite3.Connection, identity: Identity, release: Release) -> None:
@@ -84,14 +85,15 @@ def find(connection: sqlite3.Connection, plan_id: str) -> Kept | None:
     """What was kept for a plan, from the disk; `LedgerCorrupt` when the bytes are not those that were signed."""
     row = connection.execute("SELECT sequence, payload FROM releases WHERE plan_id = ?", (plan_id,)).fetchone()
     if row is not None:
-        entry, payload = _entry(connection, row[0], kind="released", plan_id=plan_id), bytes(row[1])
-        if text_in(decode_body(entry.body), "release_hash") != release_hash(payload):
+        payload = bytes(row[1])
+        entry, body = _entry(connection, row[0], kind="released", plan_id=plan_id)
+        if text_in(body, "release_hash") != release_hash(payload):
             raise LedgerCorrupt(private="a stored release is not the one that was signed")
         return Released(plan_id, payload, entry)
     row = connection.execute("SELECT sequence FROM refusals WHERE plan_id = ?", (plan_id,)).fetchone()
     if row is not None:
-        entry = _entry(connection, row[0], kind="refused", plan_id=plan_id)
-        return Declined(plan_id, text_in(decode_body(entry.body), "code"), entry)
+        entry, body = _entry(connection, row[0], kind="refused", plan_id=plan_id)
+        return Declined(plan_id, text_in(body, "code"), entry)
     return None
 
 
@@ -130,8 +132,13 @@ def history(connection: sqlite3.Connection) -> list[HistoryLine]:
     return [line for _, line in sorted(lines, key=lambda pair: pair[0])]
 
 
-def _entry(connection: sqlite3.Connection, sequence: int, *, kind: str, plan_id: str) -> Entry:
+def _entry(
+    connection: sqlite3.Connection, sequence: int, *, kind: str, plan_id: str
+) -> tuple[Entry, Mapping[str, object]]:
+    """The entry that a row names, and what it says."""
     entry = chain.entry_at(connection, sequence)
-    if entry is None or entry.kind != kind or decode_body(entry.body).get("plan_id") != plan_id:
-        raise LedgerCorrupt(private=f"entry {sequence} is not about the plan that its row names")
-    return entry
+    if entry is not None and entry.kind == kind:
+        body = decode_body(entry.body)
+        if body.get("plan_id") == plan_id:
+            return entry, body
+    raise LedgerCorrupt(private=f"entry {sequence} is not about the plan that its row names")

@@ -61,7 +61,7 @@ def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agen
         utc_today,
         open_shared_account(folder, configuration, study),
     )
-    return Agent(pipeline, ledger, GrpcLink(folder), coordinator)
+    return Agent(pipeline, ledger, GrpcLink(folder))
 
 
 def serve(path: Path, *, announce: Callable[[str], None]) -> None:

@@ -25,7 +25,7 @@ from wardround.federation.ledger.database import Database
 from wardround.federation.ledger.entry import EMPTY
 from wardround.federation.release import release_hash
 
-WORDS = ("a", "keys")
+WORDS = ("a", "keys", "step1", "step0")
 REFUSED = "no"
 
 

@@ -21,6 +21,7 @@ from wardround.federation.plan import Charge, Plan
 from wardround.federation.query import Aggregate, Query, Statistic
 from wardround.federation.release import Release, release_hash
 from wardround.federation.task import Released, SignedTask, Task, sign_task
+from wardround.privacy.blocks import BlockFact, StageFact
 from wardround.privacy.filter import Cap
 from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.loss import Fact
@@ -49,8 +50,20 @@ def fact(scale: int = 400, *, dimension: int = VALUES, mechanism: Mechanism = Me
 SELECTION = SelectionFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4500, max_keys=2, steps=64)
 
 
+BLOCK = "b" * 64
+ROUNDS = 3
+
+
+def step_charge(word: str, place: int, *, block: str = BLOCK, scale: int = 400) -> Charge:
+    """A round of a training of three."""
+    stage = StageFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale)), 64**2, VALUES, ROUNDS)
+    return Charge(plan_id(word), (BlockFact(block, place, ROUNDS, VALUES, (stage,)),), block, place, dimension=VALUES)
+
+
 def charge(word: str, scale: int = 400) -> Charge:
-    """What a plan costs; one whose word begins with "keys" selects keys."""
+    """What a plan costs; one whose word begins with "keys" selects keys, and with "step" takes that round."""
+    if word.startswith("step"):
+        return step_charge(word, int(word[4]), scale=scale)
     return Charge(plan_id(word), (SELECTION if word.startswith("keys") else fact(scale),))
 
 

@@ -19,6 +19,7 @@ from wardround.federation.ledger.entry import EMPTY
 from wardround.federation.ledger.verify import verify
 from wardround.federation.plan import Charge
 from wardround.federation.release import Release, release_hash
+from wardround.privacy.blocks import BlockFact, StageFact, StepFact
 from wardround.privacy.facts import AnyFact
 from wardround.privacy.filter import Cap
 from wardround.privacy.law import Mechanism, NoiseLaw
@@ -26,6 +27,7 @@ from wardround.privacy.loss import Cost, Fact
 from wardround.privacy.selection import ChoiceFact, Choosing
 from wardround.privacy.thresholding import SelectionFact
 
+A_STAGE = StageFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4096, 3, 2, Fraction(3, 8))
 VOTE = ChoiceFact(Choosing.PERMUTE_AND_FLIP, Fraction(1, 2), 3)
 laws = st.builds(NoiseLaw, st.sampled_from(Mechanism), st.integers(4096, 2**60).map(lambda k: Fraction(k, 1024)))
 sizes = st.integers(1, 10**6)
@@ -39,7 +41,36 @@ selections = st.builds(
     st.integers(1, 1000),
 )
 choices = st.builds(ChoiceFact, st.sampled_from(Choosing), sizes.map(lambda k: Fraction(k, 2**40)), sizes)
-facts = st.lists(st.builds(Fact, laws, sizes, sizes, sizes) | selections | choices, max_size=4).map(tuple)
+stages = st.lists(
+    st.builds(
+        lambda scale, norm, dimension, count, rate: StageFact(
+            NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, scale), norm, dimension, count, Fraction(rate, 2**32)
+        ),
+        st.integers(4096, 2**60).map(lambda k: Fraction(k, 1024)),
+        sizes,
+        sizes,
+        st.integers(1, 10**5),
+        st.integers(1, 2**32),
+    ),
+    max_size=3,
+).map(tuple)
+digests = st.integers(0, 2**256 - 1).map(lambda number: f"{number:064x}")
+steps = st.builds(StepFact, digests, st.integers(0, 10**5), sizes)
+blocks = st.builds(
+    lambda block, place, more, dimension, trained, held_out, slack: BlockFact(
+        block, place, place + more, dimension, trained or (A_STAGE,), held_out, slack
+    ),
+    digests,
+    st.integers(0, 10**4),
+    st.integers(1, 10**4),
+    sizes,
+    stages,
+    stages,
+    st.integers(0, 2**60),
+)
+facts = st.lists(st.builds(Fact, laws, sizes, sizes, sizes) | selections | choices | steps | blocks, max_size=4).map(
+    tuple
+)
 
 
 @given(facts)
@@ -134,3 +165,65 @@ def test_bytes_of_another_extent_than_paid_for_are_found(tmp_path: Path, words: 
         connection.execute("INSERT INTO releases VALUES (?, ?, ?)", (plan_id(paid), entry.sequence, payload))
     assert [problem.code.value for problem in verify(tmp_path).problems] == ["AlteredBytes"]
     bench.ledger.close()
+
+
+BLOCK = BlockFact("0f" * 32, 1, 3, 3, (A_STAGE,), (), 7)
+
+
+def test_a_block_is_written_as_digits_and_fractions() -> None:
+    assert encode_body({"facts": facts_body([BLOCK, StepFact("0f" * 32, 2, 3)])}) == (
+        '{"facts":[{"block":"' + "0f" * 32 + '","dimension":"3","held_out":[],"place":"1","rounds":"3","slack":"7",'
+        '"trained":[{"count":"2","dimension":"3","l2_squared":"4096","mechanism":"discrete_gaussian","rate":"3/8",'
+        '"scale_1024ths":"655360"}]},{"block":"' + "0f" * 32 + '","dimension":"3","place":"2"}]}'
+    )
+
+
+def altered(**changes: object) -> dict[str, object]:
+    (body,) = json.loads(encode_body({"facts": facts_body([BLOCK])}))["facts"]
+    stage = {key.removeprefix("stage_"): value for key, value in changes.items() if key.startswith("stage_")}
+    body["trained"][0].update(stage)
+    body.update({key: value for key, value in changes.items() if not key.startswith("stage_")})
+    return {"facts": [body]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"block": "0f"},
+        {"block": "0F" * 32},
+        {"block": 7},
+        {"place": "3"},
+        {"place": "-1"},
+        {"place": 1},
+        {"rounds": "100001", "place": "0"},
+        {"dimension": "0"},
+        {"slack": "+7"},
+        {"trained": []},
+        {"trained": "none"},
+        {"trained": [7]},
+        {"held_out": None},
+        {"stage_rate": "6/16"},
+        {"stage_rate": "3/0"},
+        {"stage_rate": "1/3"},
+        {"stage_rate": "3"},
+        {"stage_rate": "9/8"},
+        {"stage_rate": "0/1"},
+        {"stage_rate": "0.375"},
+        {"stage_count": "100001"},
+        {"stage_count": "0"},
+        {"stage_mechanism": "discrete_laplace"},
+        {"stage_l2_squared": "0"},
+        {"stage_scale_1024ths": "1/2"},
+    ],
+    ids=str,
+)
+def test_a_block_that_no_plan_could_have_is_corrupt(change: dict[str, object]) -> None:
+    assert facts_in(altered()) == (BLOCK,)
+    with pytest.raises(LedgerCorrupt):
+        facts_in(altered(**change))
+
+
+def test_more_stages_than_any_training_has_are_corrupt() -> None:
+    (stage,) = altered()["facts"][0]["trained"]  # type: ignore[index]
+    with pytest.raises(LedgerCorrupt):
+        facts_in(altered(trained=[stage] * 17))

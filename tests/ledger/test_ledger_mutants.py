@@ -11,8 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.ledger.ledger_bench import CAP, DATE, Bench, charge, plan_id
-from wardround.federation.errors import BudgetExceeded, FederationError, InvariantBroken, SiteFrozen, UnpaidRelease
+from tests.ledger.ledger_bench import CAP, DATE, Bench, charge, plan_id, step_charge
+from wardround.federation.errors import (
+    BudgetExceeded,
+    FederationError,
+    InvariantBroken,
+    PlanRefused,
+    SiteFrozen,
+    UnpaidRelease,
+)
 from wardround.federation.ledger.database import Database
 from wardround.federation.ledger.entry import EMPTY, Head
 from wardround.federation.ledger.verify import verify
@@ -25,11 +32,12 @@ MODULES = (
     "wardround.federation.ledger.accounts",
     "wardround.federation.ledger.site_tables",
     "wardround.federation.ledger.database",
+    "site_agent.blocks",
     "site_agent.outbox",
     "site_agent.requests",
     "site_agent.ledger",
 )
-LEDGER, OUTBOX, CHAIN = "site_agent.ledger", "site_agent.outbox", MODULES[0]
+LEDGER, OUTBOX, BLOCKS, CHAIN = "site_agent.ledger", "site_agent.outbox", "site_agent.blocks", MODULES[0]
 ACCOUNTS, TABLES, DATABASE = MODULES[1:4]
 
 
@@ -97,6 +105,16 @@ def keeps_a_valid_chain(bench: Bench) -> None:
     assert verify(bench.folder).problems == ()
 
 
+def charges_a_training_once(bench: Bench) -> None:
+    for word in ("step1", "step0", "step1"):
+        bench.answer(word)
+        assert bench.ledger.spent() == charge("step0").cost
+    refused(PlanRefused, lambda: bench.ledger.spend(step_charge("liar", 0), head=EMPTY))
+    bench.ledger.spend(step_charge("other", 0, block="c" * 64, scale=800), head=EMPTY)
+    assert bench.ledger.spent() != charge("step0").cost
+    assert verify(bench.folder).problems == ()
+
+
 def waits_for_the_disk(bench: Bench) -> None:
     with bench.ledger._database.reading() as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
@@ -110,6 +128,7 @@ LAWS = (
     freezes_and_is_silent,
     never_refuses_what_was_charged,
     keeps_a_valid_chain,
+    charges_a_training_once,
     waits_for_the_disk,
 )
 
@@ -137,9 +156,8 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
             "        kept = self.find(release.plan_id)\n        match Released('', release.encode(), kept.entry):\n",
         )
     ],
-    "a charge is not debited": [(LEDGER, "accounts.debit(connection, self.dataset, charge.cost)", "pass")],
+    "a charge is not debited": [(ACCOUNTS, "    debit(connection, account, cost)", "    pass")],
     "the budget is not asked": [
-        (LEDGER, "if not accounts.fits(connection, self.dataset, charge.cost):", "if False:"),
         (ACCOUNTS, "    if not fits(connection, account, cost):", "    if False:"),
         (ACCOUNTS, " AND mu_squared <= cap_mu_squared", ""),
     ],
@@ -173,6 +191,13 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
             "after=Head(head(connection).sequence, 64 * str(head(connection).sequence % 10))",
         )
     ],
+    "every round pays for the training": [(BLOCKS, "charge.continued() if", "charge if")],
+    "no round pays for the training": [(BLOCKS, "if begun(connection, charge.block) else charge", "")],
+    "a round is taken twice": [
+        (BLOCKS, "        raise PlanRefused(TAKEN)", "        return charge.continued()"),
+        (BLOCKS, '"INSERT INTO steps', '"INSERT OR IGNORE INTO steps'),
+    ],
+    "rounds are not written down": [(BLOCKS, "    if charge.block:\n", "    if False:\n")],
     "receipts are forgotten": [(OUTBOX, "NOT IN (SELECT plan_id FROM receipts)", "NOT IN (SELECT 1)")],
     "the disk is not awaited": [(DATABASE, "_OFF, _EXTRA = 0, 3", "_OFF, _EXTRA = 0, 1")],
 }

@@ -44,7 +44,7 @@ class Scripted:
 
 
 def agent_of(site: LoneSite, link: Scripted) -> Agent:
-    return Agent(site.pipeline, site.ledger, link, site.coordinator.public)
+    return Agent(site.pipeline, site.ledger, link)
 
 
 def test_what_is_owed_is_delivered_before_a_new_task_is_claimed(tmp_path: Path) -> None:

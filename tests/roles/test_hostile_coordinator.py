@@ -313,7 +313,7 @@ def test_a_false_receipt_is_not_accepted_and_the_answer_stays_owed(site: LoneSit
         assert isinstance(submission, Released)
         return FALSE_RECEIPTS[false](site, submission)
 
-    agent = Agent(site.pipeline, site.ledger, Receipts(site.task(), reply), site.coordinator.public)
+    agent = Agent(site.pipeline, site.ledger, Receipts(site.task(), reply))
     with pytest.raises(ProtocolViolation):
         agent.step(wait_seconds=0)
     (owed,) = site.ledger.undelivered()

@@ -22,12 +22,13 @@ from fractions import Fraction
 LATER: Mapping[str, bool] = {"later": True}
 """The metadata of a field that a word gained after it was first signed."""
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 _Json = dict[str, "_Json"] | list["_Json"] | str | int | bool | None
 
 
 def encode(word: object) -> bytes:
     """The canonical bytes of a frozen dataclass, or of plain values inside one."""
-    return json.dumps(_plain(word), sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    return _ENCODER.encode(_plain(word)).encode("ascii")
 
 
 def digest(word: object) -> str:

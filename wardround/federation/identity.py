@@ -10,6 +10,7 @@ import contextlib
 import os
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -37,6 +38,12 @@ def _framed(purpose: Purpose, message: bytes) -> bytes:
     return b"wardround/1/" + purpose.value.encode() + b"\n" + message
 
 
+# A coordinator checks the same sites' signatures round after round.
+@lru_cache(maxsize=4096)
+def _loaded(key: str) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+
+
 @dataclass(frozen=True, slots=True)
 class PublicIdentity:
     """The public half: 32 bytes, written as hexadecimal."""
@@ -46,7 +53,7 @@ class PublicIdentity:
     def verifies(self, purpose: Purpose, message: bytes, signature: bytes) -> bool:
         """Whether this identity signed `message` for `purpose`."""
         try:
-            Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.key)).verify(signature, _framed(purpose, message))
+            _loaded(self.key).verify(signature, _framed(purpose, message))
         except (InvalidSignature, ValueError):
             return False
         return True

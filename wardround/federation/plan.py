@@ -6,10 +6,11 @@ stored bytes forever; anything that differs is another plan and another charge.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from wardround.federation import canonical
 from wardround.federation.errors import InvariantBroken, PlanRefused
@@ -25,9 +26,11 @@ from wardround.privacy.loss import PURE_UNIT, Cost, Fact, total
 from wardround.privacy.selection import ChoiceFact, Choosing, exact_epsilon
 from wardround.privacy.thresholding import SelectionFact
 
+_REMEMBERED = 32
 
-# Without slots, so that the id is computed once. It is kept on the very object and not looked up by equality:
-# 40 equals 40.0, but they are two encodings.
+
+# Without slots, so that what follows from the encoding is computed once. It is kept on the very object and not looked
+# up by equality: 40 equals 40.0, but they are two encodings.
 @dataclass(frozen=True)
 class Plan:
     """What every participant is asked: study, query, mechanism, one noise scale per part, participants.
@@ -44,9 +47,21 @@ class Plan:
     threshold: int = 0
 
     @cached_property
+    def encoding(self) -> bytes:
+        """The canonical bytes: every task of the plan is signed over them."""
+        return canonical.encode(self)
+
+    @cached_property
     def plan_id(self) -> str:
         """The key of everything that happens to this plan."""
-        return canonical.digest(self)
+        return hashlib.sha256(self.encoding).hexdigest()
+
+    @cached_property
+    def block(self) -> str:
+        """What the rounds of one training have in common; empty for a question."""
+        if not isinstance(self.query, Step):
+            return ""
+        return canonical.digest((self.study_hash, self.query.training, self.participants, self.nonce))
 
     def laws(self) -> tuple[NoiseLaw, ...]:
         """The noise of each part."""
@@ -55,7 +70,8 @@ class Plan:
         return tuple(NoiseLaw(self.mechanism, scale) for scale in self.scales)
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, so that the cost is derived once.
+@dataclass(frozen=True)
 class Charge:
     """What one plan costs one site: facts that never change, and the integers derived from them.
 
@@ -68,7 +84,7 @@ class Charge:
     place: int = 0
     dimension: int = 0
 
-    @property
+    @cached_property
     def cost(self) -> Cost:
         """The amounts the ledger adds up, rounded against us."""
         return total(self.facts)
@@ -86,14 +102,44 @@ class Charge:
 
 def block_of(plan: Plan) -> str:
     """What the rounds of one training have in common; empty for a question."""
-    if not isinstance(plan.query, Step):
-        return ""
-    return canonical.digest((plan.study_hash, plan.query.training, plan.participants, plan.nonce))
+    return plan.block
 
 
 def form_of(plan: Plan, study: Study) -> Shape | StepForm:
     """The form of this plan's answer, of a question or of a step; `PlanRefused` when it does not fit the study."""
+    return _form(_Exact(plan, study))
+
+
+class _Exact:
+    """A plan and a study as one key: equal where their encodings are."""
+
+    __slots__ = ("plan", "study")
+
+    def __init__(self, plan: Plan, study: Study) -> None:
+        self.plan = plan
+        self.study = study
+
+    def __hash__(self) -> int:
+        return hash(self.plan.plan_id)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Exact)
+            and self.plan.plan_id == other.plan.plan_id
+            and self.study.study_hash == other.study.study_hash
+        )
+
+
+# A site needs the form of a plan several times on the one path, and a coordinator for each site that answers.
+@lru_cache(maxsize=_REMEMBERED)
+def _form(exact: _Exact) -> Shape | StepForm:
+    plan, study = exact.plan, exact.study
     return _step_form_of(plan, study) if isinstance(plan.query, Step) else shape_of(plan, study)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _price(exact: _Exact) -> Charge:
+    return _charge(exact.plan, _form(exact), exact.study)
 
 
 def _step_form_of(plan: Plan, study: Study) -> StepForm:
@@ -139,11 +185,10 @@ def shape_of(plan: Plan, study: Study) -> Shape:
 
 def price(plan: Plan, study: Study) -> Charge:
     """What this plan costs at one site. Both sides call this; nobody sends it."""
-    return charge_of(plan, form_of(plan, study), study)
+    return _price(_Exact(plan, study))
 
 
-def charge_of(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:
-    """What this plan costs at one site, for whoever has its form already."""
+def _charge(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:
     try:
         charge = _block_charge(plan, form) if isinstance(form, StepForm) else Charge(plan.plan_id, _facts(plan, form))
         cost = charge.cost

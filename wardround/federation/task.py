@@ -18,6 +18,11 @@ class Task:
     site: str
     head: Head
 
+    def encode(self) -> bytes:
+        """The canonical bytes, which the coordinator signs; the plan's are not made again for each of its sites."""
+        head, site = canonical.encode(self.head), canonical.encode(self.site)
+        return b'{"fields":{"head":%b,"plan":%b,"site":%b},"word":"Task"}' % (head, self.plan.encoding, site)
+
 
 @dataclass(frozen=True, slots=True)
 class SignedTask:
@@ -28,12 +33,12 @@ class SignedTask:
 
     def signed_by(self, coordinator: PublicIdentity) -> bool:
         """Whether the coordinator this site enrolled with signed exactly this task."""
-        return coordinator.verifies(Purpose.TASK, canonical.encode(self.task), self.signature)
+        return coordinator.verifies(Purpose.TASK, self.task.encode(), self.signature)
 
 
 def sign_task(task: Task, coordinator: Identity) -> SignedTask:
     """The task as it is handed out."""
-    return SignedTask(task, coordinator.sign(Purpose.TASK, canonical.encode(task)))
+    return SignedTask(task, coordinator.sign(Purpose.TASK, task.encode()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ the guarantee when each question is chosen after reading the earlier answers (PR
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from wardround.privacy.calibration import (
     SLACK_SHARE,
@@ -42,14 +43,19 @@ class Cap:
 
     def allowance(self) -> Cost:
         """What may be spent in each lane, rounded down."""
-        if self.delta == 0.0:
-            return Cost(mu_squared=0, pure=pure_units(self.epsilon), slack=0)
-        gaussian = _down(Fraction(self.epsilon) - Fraction(self.pure_epsilon))
-        return Cost(
-            mu_squared=mu_squared_units(epsilon=gaussian, delta=self.delta),
-            pure=pure_units(self.pure_epsilon),
-            slack=math.floor(Fraction(self.delta) * SLACK_SHARE * SLACK_UNIT),
-        )
+        return _allowance(self)
+
+
+@lru_cache(maxsize=256)
+def _allowance(cap: Cap) -> Cost:
+    if cap.delta == 0.0:
+        return Cost(mu_squared=0, pure=pure_units(cap.epsilon), slack=0)
+    gaussian = _down(Fraction(cap.epsilon) - Fraction(cap.pure_epsilon))
+    return Cost(
+        mu_squared=mu_squared_units(epsilon=gaussian, delta=cap.delta),
+        pure=pure_units(cap.pure_epsilon),
+        slack=math.floor(Fraction(cap.delta) * SLACK_SHARE * SLACK_UNIT),
+    )
 
 
 def admits(allowance: Cost, spent: Cost, asked: Cost) -> bool:
@@ -64,6 +70,7 @@ def epsilon_spent(spent: Cost, cap: Cap) -> float:
     return min(epsilon, cap.epsilon) if spent.fits(cap.allowance()) else epsilon
 
 
+@lru_cache(maxsize=1024)
 def epsilon_charged(cost: Cost, *, delta: float) -> float:
     """The epsilon of a cost at `delta`, rounded up; infinite where no epsilon bounds it."""
     pure = _up(Fraction(cost.pure, PURE_UNIT))

@@ -147,7 +147,7 @@ class SimulatedFederation:
         pipeline = Pipeline(
             name, self.study, policy, coordinator, ledger, site.dataset, noise, lambda: datetime.date(2026, 1, 1)
         )
-        return Agent(pipeline, ledger, DirectLink(self.coordinator, name), coordinator)
+        return Agent(pipeline, ledger, DirectLink(self.coordinator, name))
 
     def _turn(self) -> bool:
         """Every site takes one turn; whether any of them did something."""

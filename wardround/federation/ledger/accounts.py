@@ -88,6 +88,13 @@ def debit(connection: sqlite3.Connection, account: str, cost: Cost) -> None:
     _change(connection, account, (cost.mu_squared, cost.pure, cost.slack))
 
 
+def pay(connection: sqlite3.Connection, account: str, cost: Cost, *, cap: Cap) -> None:
+    """Spend `cost`, or refuse with what was asked and what remains of `cap`."""
+    if not fits(connection, account, cost):
+        raise budget_exceeded(cost, spent(connection, account), cap)
+    debit(connection, account, cost)
+
+
 def credit(connection: sqlite3.Connection, account: str, cost: Cost) -> None:
     """Give `cost` back, after a signed refusal made before anything was read."""
     if not cost.fits(spent(connection, account)):

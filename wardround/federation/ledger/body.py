@@ -27,12 +27,13 @@ Body: TypeAlias = Mapping[str, Plain]
 
 # Readers that know doubles only keep integers exact up to here.
 _LARGEST_INTEGER = 2**53
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def encode_body(body: Body) -> str:
     """The one text of this body."""
-    return json.dumps(_plain(body), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return _ENCODER.encode(_plain(body))
 
 
 def decode_body(text: str) -> dict[str, object]:

@@ -38,6 +38,12 @@ def append(connection: sqlite3.Connection, identity: Identity, *, kind: str, bod
     return entry
 
 
+def begin(connection: sqlite3.Connection, identity: Identity, body: Body) -> bool:
+    """Open the chain, once; whether this is what it was opened with."""
+    opened = entry_at(connection, 1) or append(connection, identity, kind="opened", body=body)
+    return opened.body == encode_body(body)
+
+
 def head(connection: sqlite3.Connection) -> Head:
     """Where the chain ends; `EMPTY` before the first entry."""
     row = connection.execute("SELECT sequence, digest FROM entries ORDER BY sequence DESC LIMIT 1").fetchone()

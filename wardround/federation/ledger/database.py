@@ -13,6 +13,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from wardround.federation.errors import (
@@ -120,7 +121,7 @@ class Database:
             connection.execute("BEGIN")
             try:
                 # The view is fixed by the first read, so that it begins here and not somewhere in the block.
-                connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
                 yield connection
             finally:
                 connection.execute("ROLLBACK")
@@ -245,12 +246,12 @@ def _versions(connection: sqlite3.Connection) -> tuple[int, int]:
     return int(made), int(grown)
 
 
-def _statements(schema: str) -> Iterator[str]:
-    statement = ""
+@lru_cache(maxsize=16)
+def _statements(schema: str) -> tuple[str, ...]:
+    found, statement = [], ""
     for line in schema.splitlines():
         statement += line + "\n"
         if sqlite3.complete_statement(statement):
-            yield statement
+            found.append(statement)
             statement = ""
-    if statement.strip():
-        yield statement
+    return (*found, statement) if statement.strip() else tuple(found)

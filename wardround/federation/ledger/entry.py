@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from wardround.federation import canonical
 from wardround.federation.identity import Identity, PublicIdentity, Purpose
@@ -21,7 +22,8 @@ class Head:
 EMPTY = Head(0, GENESIS)
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, so that the digest is computed once.
+@dataclass(frozen=True)
 class Entry:
     """What happened (`kind`, `body` as canonical JSON text), after what, signed."""
 
@@ -31,7 +33,7 @@ class Entry:
     body: str
     signature: bytes
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """What the next entry points to, and what the signature covers."""
         return entry_digest(self.sequence, self.previous, self.kind, self.body)
@@ -55,4 +57,7 @@ def make_entry(identity: Identity, *, after: Head, kind: str, body: str) -> Entr
     """The next entry of a chain whose head is `after`."""
     sequence = after.sequence + 1
     digest = entry_digest(sequence, after.digest, kind, body)
-    return Entry(sequence, after.digest, kind, body, identity.sign(Purpose.ENTRY, bytes.fromhex(digest)))
+    entry = Entry(sequence, after.digest, kind, body, identity.sign(Purpose.ENTRY, bytes.fromhex(digest)))
+    # What was just signed need not be derived again.
+    vars(entry)["digest"] = digest
+    return entry
