@@ -13,6 +13,7 @@ import typer
 from coordinator.configuration import parse_coordinator
 from site_agent.configuration import parse_site
 from tests.docs.pages import ROOT, Block, all_blocks, anchors, blocks, commands, name, pages, prose
+from wardround.analyst.learning.request import parse_request
 from wardround.cli.main import app
 from wardround.federation import errors
 from wardround.federation.study import Study
@@ -35,10 +36,12 @@ def test_every_toml_block_is_what_it_says(block: Block) -> None:
     match block.title:
         case "":
             tomllib.loads(block.text)
-        case "study.toml" | "ward-study.toml" | "clinic-study.toml":
+        case "study.toml" | "ward-study.toml" | "clinic-study.toml" | "readmission-study.toml":
             parse_study(block.text)
         case "coordinator.toml":
             parse_coordinator(block.text)
+        case "request.toml":
+            parse_request(block.text)
         case _:
             parse_site(block.text, _study_of_the_walk())
 

@@ -16,6 +16,8 @@ from site_agent.configuration import parse_site
 from site_agent.dataset import table_files
 from tests.docs.pages import ROOT
 from tests.docs.test_pages import unknown_word
+from wardround.analyst.learning.planner import outline
+from wardround.analyst.learning.request import parse_request
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.study import delta_fault
 from wardround.federation.study_file import parse_study
@@ -35,10 +37,16 @@ def test_the_samples_are_read_by_the_parsers_of_the_roles() -> None:
     assert delta_fault(study.cap.delta, {site.name: site.patients}) is None
     for table, source in site.tables.items():
         table_files(table, source, folder=DEPLOY)
+    outline(parse_request(read("request.toml")), study, sites=("north", "south"))
 
 
 def test_no_sample_is_without_a_test() -> None:
-    assert {path.name for path in DEPLOY.glob("*.toml")} == {"study.toml", "coordinator.toml", "site.toml"}
+    assert {path.name for path in DEPLOY.glob("*.toml")} == {
+        "study.toml",
+        "coordinator.toml",
+        "site.toml",
+        "request.toml",
+    }
 
 
 Parse = Callable[[str], object]
@@ -60,6 +68,7 @@ def _site(text: str) -> object:
         ("site.toml", "[coordinator]", _site),
         ("site.toml", "[tables.encounters]", _site),
         ("site.toml", "[policy]", _site),
+        ("request.toml", "", parse_request),
     ],
 )
 def test_a_sample_names_every_key_there_is(file: str, heading: str, parse: Parse) -> None:

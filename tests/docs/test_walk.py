@@ -15,6 +15,7 @@ IN_A_FEDERATION = ("docs/coordinator.md", "docs/site.md", "docs/analyst.md")
 # Each of these begins in an empty folder and stands on its own.
 ABOUT_QUESTIONS = ("docs/sql.md",)
 ABOUT_STATISTICS = ("docs/statistics.md",)
+ABOUT_LEARNING = ("docs/learning.md",)
 ABOUT_PRIVACY = ("docs/tutorial-privacy.md", "docs/why-not.md", "docs/wrong-sql.md", "docs/guarantees.md")
 
 
@@ -44,9 +45,22 @@ def test_a_page_about_statistics_shows_what_they_answer(page: str, tmp_path: Pat
         walk.follow(ROOT / page)
 
 
+@pytest.mark.parametrize("page", ABOUT_LEARNING)
+def test_a_page_about_learning_trains_what_it_shows(page: str, tmp_path: Path) -> None:
+    with Walk(tmp_path) as walk:
+        walk.follow(ROOT / page)
+
+
 def test_everything_that_could_be_run_is_on_a_page_that_is() -> None:
     runnable = {block.page for language in ("console", "python") for block in all_blocks(language)}
-    assert runnable <= {*ON_A_LAPTOP, *IN_A_FEDERATION, *ABOUT_QUESTIONS, *ABOUT_PRIVACY, *ABOUT_STATISTICS}
+    assert runnable <= {
+        *ON_A_LAPTOP,
+        *IN_A_FEDERATION,
+        *ABOUT_QUESTIONS,
+        *ABOUT_PRIVACY,
+        *ABOUT_STATISTICS,
+        *ABOUT_LEARNING,
+    }
 
 
 def test_a_page_that_lies_is_found(tmp_path: Path) -> None:

@@ -189,7 +189,9 @@ def _advice(request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, 
 
 def _why(fits: Schedule, pulls: tuple[Pull, ...], *, preconditioned: bool) -> str:
     ours, other = sorted(pulls, key=lambda pull: pull.schedule is not fits)
-    told = f"the noise of one step pulls like {ours.patients:.3g} patients, with {other.schedule} {other.patients:.3g}"
+    told = (
+        f"the noise of one step pulls like {ours.patients:,.0f} patients, with {other.schedule} {other.patients:,.0f}"
+    )
     if ours.over_signal is not None and other.over_signal is not None:
         told += f" ({ours.over_signal:.2g} and {other.over_signal:.2g} of all who are learnt from)"
     if fits is Schedule.LOCAL_STEPS:

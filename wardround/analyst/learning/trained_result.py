@@ -175,7 +175,7 @@ class TrainingPreview:
                 str(stage.steps),
                 "all" if stage.rate == 1 else percent(float(stage.rate)),
                 percent(float(plan.share)),
-                f"± {noise:.3g}",
+                f"± {noise:,.0f}",
             )
             for stage, plan, (_, noise, _) in zip(outline.training.stages, outline.plans, self._expected(), strict=True)
         )
@@ -187,7 +187,7 @@ class TrainingPreview:
         charged = f"ε = {preview.privacy.charged.epsilon:.4g} at δ = {preview.privacy.charged.delta:.3g}"
         held = percent(float(outline.training.held_out))
         folds = (
-            f"{held} of the patients are held out: no round learns from them, so trying the model on them adds nothing."
+            f"{held} of the patients are held out: scores look at them and at nobody else, so no patient pays for both."
         )
         advice = [] if outline.advice is None else [f"Schedule: {outline.schedule.value}; {outline.advice.why}"]
         begun = "It has begun already, and goes on for nothing." if preview.replayed else ""
