@@ -17,6 +17,7 @@ from wardround.privacy.law import Mechanism
 
 SITES = ("east", "north", "south", "west")
 MOMENTS, PRODUCTS, GRADIENT, SCORES = StageKind.MOMENTS, StageKind.PRODUCTS, StageKind.GRADIENT, StageKind.SCORES
+KINDS = (("logistic", "readmitted"), ("poisson", "stay"), ("linear", "stay"))
 
 
 def outlined(*, sites: tuple[str, ...] = SITES, **changes: object) -> Outline:
@@ -88,6 +89,11 @@ def test_sites_are_shown_only_where_they_must_be() -> None:
     assert outlined(by_site=True).training.by_site
     assert outlined(strategy="fedadam").training.by_site
     assert outlined(schedule="local_steps", rounds=2).training.by_site
+
+
+def test_the_longest_gradient_is_chosen_by_kind_unless_it_is_given() -> None:
+    assert [outlined(kind=kind, target=target).training.clip for kind, target in KINDS] == [0.5, 0.25, 1.0]
+    assert outlined(clip=0.3).training.clip == 0.3
 
 
 def test_a_batch_says_how_likely_a_patient_is_to_be_in_it() -> None:

@@ -22,10 +22,17 @@ from wardround.privacy.calibration import without_slack
 from wardround.privacy.filter import LEAST_DELTA
 from wardround.privacy.gaussian import mu_of
 
-MOMENTS_SHARE = Fraction(1, 10)
-PRODUCTS_SHARE = Fraction(2, 10)
-LINEAR_MOMENTS_SHARE = Fraction(2, 10)
+MOMENTS_SHARES = {
+    ModelKind.LINEAR: Fraction(1, 10),
+    ModelKind.LOGISTIC: Fraction(1, 20),
+    ModelKind.POISSON: Fraction(1, 10),
+    ModelKind.PERCEPTRON: Fraction(1, 20),
+}
+PRODUCTS_SHARE = Fraction(1, 5)
 """Of μ² within the fold that learns; what is left goes to the rounds that follow."""
+
+CLIPS = {ModelKind.LINEAR: 1.0, ModelKind.LOGISTIC: 0.5, ModelKind.POISSON: 0.25, ModelKind.PERCEPTRON: 1.0}
+"""Few gradients are near their largest length, so noise is saved by cutting those that are."""
 
 ROUNDS = 7
 SAMPLED_ROUNDS = 60
@@ -99,7 +106,7 @@ def outline(request: TrainingRequest, study: Study, *, sites: Sequence[str]) -> 
         overlap=study.overlap_among(sites),
         plan=plans,
         held_out=request.held_out,
-        clip=request.clip,
+        clip=CLIPS[model.kind] if request.clip is None else request.clip,
         by_site=request.shows_sites or schedule is Schedule.LOCAL_STEPS,
     )
     return Outline(request, training, plans, loss, tuple(sites), schedule, found)
@@ -109,7 +116,7 @@ def stage_plans(
     request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, sites: int, schedule: Schedule
 ) -> tuple[StagePlan, ...]:
     """The stages of a request, with the shares of μ² that they have within their fold."""
-    first = LINEAR_MOMENTS_SHARE if model.kind is ModelKind.LINEAR else MOMENTS_SHARE
+    first = MOMENTS_SHARES[model.kind]
     plans: list[StagePlan] = []
     if request.standardise is Standardise.RELEASED:
         plans.append(StagePlan(StageKind.MOMENTS, first, 1, 1, Fraction(1)))
@@ -118,7 +125,7 @@ def stage_plans(
         plans.append(StagePlan(StageKind.PRODUCTS, rest, 1, 1, Fraction(1)))
     elif _preconditioned(request, model, loss, inputs=inputs, sites=sites, schedule=schedule):
         rounds = _rounds(request, ROUNDS)
-        products = rest * PRODUCTS_SHARE / (1 - MOMENTS_SHARE)
+        products = rest * PRODUCTS_SHARE / (1 - first)
         plans.append(StagePlan(StageKind.PRODUCTS, products, 1, 1, Fraction(1)))
         plans.append(StagePlan(StageKind.GRADIENT, rest - products, rounds - 1, 1, Fraction(1)))
     else:
@@ -164,12 +171,13 @@ def _advice(request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, 
     if model.kind is ModelKind.LINEAR:
         return None
     width = width_of(StageKind.GRADIENT, model, inputs)
-    mu = mu_of(loss.epsilon, without_slack(loss.delta)) * math.sqrt(1 - MOMENTS_SHARE)
+    learning = 1 - MOMENTS_SHARES[model.kind]
+    mu = mu_of(loss.epsilon, without_slack(loss.delta)) * math.sqrt(learning)
     preconditioned = _preconditioned(request, model, loss, inputs=inputs, sites=sites, schedule=Schedule.SUM_PER_ROUND)
     rate = float(_rate(request))
     if preconditioned:
         rounds = _rounds(request, ROUNDS) - 1
-        share = (1 - MOMENTS_SHARE - PRODUCTS_SHARE) / (1 - MOMENTS_SHARE)
+        share = 1 - PRODUCTS_SHARE / learning
         once = math.sqrt(rounds / share) / mu * math.sqrt(sites * width)
     else:
         once = _sampled_noise(mu, rate, request.rounds or SAMPLED_ROUNDS) * math.sqrt(sites * width) / rate

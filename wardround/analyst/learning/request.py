@@ -69,7 +69,7 @@ class TrainingRequest:
     batch_size: int | None = None
     local_steps: int | None = None
     patients: int | None = None
-    clip: float = 1.0
+    clip: float | None = None
     by_site: bool = False
 
     @property
@@ -114,7 +114,7 @@ def parse_request(text: str, *, name: str = "request.toml") -> TrainingRequest:
         batch_size=top.integer("batch_size", lower=1, upper=MOST_PATIENTS) if "batch_size" in given else None,
         local_steps=top.integer("local_steps", lower=1, upper=MOST_LOCAL_STEPS) if "local_steps" in given else None,
         patients=top.integer("patients", lower=1, upper=MOST_PATIENTS) if "patients" in given else None,
-        clip=top.number("clip", 1.0, lower=1e-3, upper=1e3),
+        clip=top.number("clip", lower=1e-3, upper=1e3) if "clip" in given else None,
         by_site=_truth(top, "by_site"),
     )
     try:
@@ -137,7 +137,7 @@ def _faults_of_numbers(request: TrainingRequest) -> Iterator[str]:
         yield "delta must be a number between 0 and 1: a training is noised by Gaussian noise, which has one."
     if not 0.0 <= request.validation_fraction <= MOST_HELD_OUT:
         yield f"validation_fraction must be from 0 to {MOST_HELD_OUT}."
-    if not (math.isfinite(request.clip) and request.clip > 0.0):
+    if request.clip is not None and not (math.isfinite(request.clip) and request.clip > 0.0):
         yield "clip must be a finite number above 0."
     if not request.features:
         yield "features must name at least one column."
