@@ -68,6 +68,15 @@ class Balances:
         epsilon = epsilon_remaining(self.whole, self.study.cap, delta=delta, overlap=overlap)
         return Remaining(epsilon, fraction_remaining(self.whole, self.study.cap))
 
+    def without_pure(self) -> Balances:
+        """The same with nothing left of pure ε."""
+        pure = self.study.cap.allowance().pure
+        spent = {
+            name: Cost(mu_squared=cost.mu_squared, pure=max(cost.pure, pure), slack=cost.slack)
+            for name, cost in self.sites.items()
+        }
+        return Balances(self.study, spent)
+
     def site_spent(self, site: str) -> Loss:
         """One site's own part, as ε at the study's δ."""
         return Loss(epsilon_spent(self.sites[site], self.study.cap), self.study.cap.delta)
@@ -199,7 +208,11 @@ class Accounting:
     def _refuse_above_budget(self, before: Balances, question: Question, due: blocks.Due) -> None:
         if _fits(before, due):
             return
-        raise BudgetExceeded(asked=question.epsilon, remaining=before.remaining(delta=question.delta).epsilon)
+        left = before.remaining(delta=question.delta)
+        if due.charge.block:
+            # A training is paid from one lane only; what the other has left does not help it.
+            left = before.without_pure().remaining(delta=question.delta)
+        raise BudgetExceeded(asked=question.epsilon, remaining=left.epsilon)
 
 
 def balances(connection: sqlite3.Connection, study: Study) -> Balances:

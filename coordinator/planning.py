@@ -104,7 +104,7 @@ def step_plan(request: AskRequest, step: Step, study: Study, participants: tuple
 def step_sharpness(plan: Plan, study: Study, participants: Mapping[str, int]) -> Sharpness:
     """What a whole training takes of the study, at the study's δ; `QueryMistaken` where it cannot be paid at all."""
     delta = study.cap.delta
-    if study.cap.allowance().mu_squared == 0:
+    if delta == 0.0 or study.cap.pure_epsilon >= study.cap.epsilon:
         raise QueryMistaken("a training needs a δ above 0 and a budget for Gaussian noise, which this study has not.")
     if (fault := delta_fault(delta, participants)) is not None:
         raise QueryMistaken(fault)

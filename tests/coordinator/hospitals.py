@@ -16,10 +16,11 @@ from wardround.federation.identity import Identity, Purpose
 from wardround.federation.ledger.body import encode_body
 from wardround.federation.ledger.entry import EMPTY, Entry, Head, make_entry
 from wardround.federation.ledger.verify import Verification, verify
-from wardround.federation.plan import Plan, shape_of
+from wardround.federation.plan import Plan, form_of
 from wardround.federation.query import Aggregate, Query, Statistic
 from wardround.federation.release import Release, release_hash
 from wardround.federation.shape import PartKind
+from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
 from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Submission
@@ -96,7 +97,9 @@ class Hospital:
 
     def values(self, plan: Plan) -> np.ndarray:
         """The count in every cell of every part, on the part's grid; a mean is of `count` values in the middle."""
-        form = shape_of(plan, self.study)
+        form = form_of(plan, self.study)
+        if isinstance(form, StepForm):
+            return np.full(form.dimension, self.count, dtype=np.int64)
         cells: list[int] = []
         for part in form.parts:
             one = part.increment
