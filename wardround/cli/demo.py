@@ -21,9 +21,11 @@ from types import FrameType
 
 from wardround.analyst.client import Client, connect
 from wardround.analyst.documents import error_document
+from wardround.analyst.learning.request import TrainingRequest
 from wardround.cli.console import Document
 from wardround.federation.addresses import split_address
 from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, PeerUnreachable, Refused
+from wardround.federation.training import ModelKind
 from wardround.simulation.synthetic import PATIENTS, STUDY, hospital_sizes, write_encounters
 
 SEED = 20260101
@@ -45,6 +47,13 @@ QUESTIONS = (
     ("Positive tests by month", "SELECT month, COUNT(*) FROM encounters WHERE positive GROUP BY month", 0.4),
     ("How many patients there are", "SELECT COUNT(DISTINCT patient_id) FROM encounters", 0.2),
 )
+MODEL = TrainingRequest(
+    kind=ModelKind.LOGISTIC,
+    table="encounters",
+    target="positive",
+    features=("age", "sex", "sbp", "diagnosis"),
+    epsilon=1.0,
+)
 TOO_MUCH = ("SELECT sex, COUNT(*) FROM encounters GROUP BY sex", 2.9)
 
 SITE = """\
@@ -60,7 +69,7 @@ source = "encounters.csv"
 epsilon = 3.0
 delta = 1e-6
 max_epsilon_per_plan = 3.0
-statistics = ["count", "sum", "mean", "std", "quantile", "regression"]
+statistics = ["count", "sum", "mean", "std", "quantile", "regression", "training"]
 approval = "automatic"
 """
 
@@ -90,6 +99,7 @@ def _play(stage: Stage, *, sites: int, keep: Path | None) -> Document:
     names = stage.begin(sites)
     with connect(stage.folder / "analyst.profile") as federation:
         answers = [_ask(federation, tell, title, sql, epsilon) for title, sql, epsilon in QUESTIONS]
+        model = _train(federation, tell, under=None if keep is None else keep / "models")
         refused = _ask_too_much(federation, tell)
         title, sql, epsilon = QUESTIONS[0]
         tell(f"\n── Asked again: {title.lower()} ──")
@@ -104,10 +114,13 @@ def _play(stage: Stage, *, sites: int, keep: Path | None) -> Document:
     ledgers = {name: stage.verify(name) for name in ("consortium", *names)}
     where = f"Everything is kept in {keep}." if keep else "Everything was deleted; keep it next time with --keep DIR."
     tell(f"\n{where}\nNext: README.md for a first question of your own, docs/site.md to run a hospital's agent,")
-    tell("docs/coordinator.md to run a study, `wardround simulate --help` to try your own tables.")
+    tell(
+        "docs/coordinator.md to run a study, docs/learning.md to train, `wardround simulate --help` to try your own tables."
+    )
     return {
         "sites": names,
         "answers": answers,
+        "model": model,
         "refused": refused,
         "replayed": again.document(),
         "budget": report.document(),
@@ -119,6 +132,14 @@ def _play(stage: Stage, *, sites: int, keep: Path | None) -> Document:
 def _ask(federation: Client, tell: Tell, title: str, sql: str, epsilon: float) -> Document:
     tell(f"\n── {title} ──\n{sql}   [ε = {epsilon:g}]")
     result = federation.ask(sql, epsilon=epsilon)
+    tell(str(result))
+    return result.document()
+
+
+def _train(federation: Client, tell: Tell, *, under: Path | None) -> Document:
+    features = ", ".join(MODEL.features)
+    tell(f"\n── A model: who tests positive ──\n{MODEL.kind} {MODEL.target} from {features}   [ε = {MODEL.epsilon:g}]")
+    result = federation.train(MODEL, under=under)
     tell(str(result))
     return result.document()
 

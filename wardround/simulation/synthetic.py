@@ -78,7 +78,9 @@ def write_encounters(path: Path, *, hospital: str, patients: int, seed: int) -> 
                 # A few pressures were never measured: an absent value is an ordinary value.
                 sbp = "" if generator.random() < 0.02 else f"{pressure:.1f}"
                 month = MONTHS[generator.integers(len(MONTHS))]
-                positive = "true" if generator.random() < 0.08 else "false"
+                # The old and those under pressure test positive more often, so that there is something to learn.
+                score = -2.8 + 0.05 * (age - 61) + 0.03 * (pressure - 138)
+                positive = "true" if generator.random() < 1 / (1 + np.exp(-score)) else "false"
                 table.writerow((f"{hospital}-{number:06d}", age, sex, sbp, diagnosis, f"{cost:.2f}", month, positive))
                 rows += 1
     return rows
