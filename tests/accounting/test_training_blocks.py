@@ -155,9 +155,19 @@ def test_what_a_chance_to_tell_everything_covers_is_what_it_is_charged_for() -> 
     assert least_mu(steps, slack=0.9e-8 * hidden_share(mu)) > mu * (1.0 - 1e-3)
 
 
-@pytest.mark.parametrize("slack", [1e-11, 1e-12, 2e-13])
-def test_many_sums_can_be_charged_with_less_slack_than_one_transform_can_see(slack: float) -> None:
-    steps = Schedule.of({SubsampledGaussian(0.01, 1.0): 10_000})
+@pytest.mark.parametrize(
+    ("event", "count", "slack"),
+    [
+        (SubsampledGaussian(0.01, 1.0), 10_000, 1e-11),
+        (SubsampledGaussian(0.01, 1.0), 10_000, 2e-13),
+        # So large a loss that the tilted curve does not begin at 0.
+        (SubsampledGaussian(0.2, 5.0), 20_000, 1e-12),
+    ],
+)
+def test_many_sums_can_be_charged_with_less_slack_than_one_transform_can_see(
+    event: SubsampledGaussian, count: int, slack: float
+) -> None:
+    steps = Schedule.of({event: count})
     # Without a tilt rounding alone is more than the slack, so the tail comes from another transform.
     assert any(curve.delta[-1] > slack for curve in RunningLoss(steps, slack, even=True).curves())
     mu, with_more = least_mu(steps, slack=slack), least_mu(steps, slack=1e-9)
@@ -267,6 +277,13 @@ def test_no_patient_of_either_fold_loses_more_than_is_told(
             assert found <= epsilon_charged(whole.cost(), delta=delta) * (1.0 + 1e-3)
     # Whichever fold is called which.
     assert schedule_of((block(*tried, held_out=learnt, slack=SLACK),)) == told
+
+
+def test_a_whole_sum_that_stands_for_samples_pays_their_slack_too() -> None:
+    learnt, tried = (sums(1.0, 100, rate=HUNDREDTH),), (sums(1.0),)
+    told = dict(schedule_of((block(*learnt, held_out=tried, slack=SLACK),)).counts)
+    assert {type(event) for event in told} == {Gaussian, Approximate}
+    assert schedule_of((block(*learnt, held_out=tried, slack=SLACK),)).certain_delta >= SLACK / SLACK_UNIT
 
 
 def test_every_accountant_has_a_figure_for_a_sampled_training_and_none_is_below_the_exact_one() -> None:

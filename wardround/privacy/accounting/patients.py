@@ -152,9 +152,8 @@ def _lane_outside(fact: AnyFact) -> Schedule | None:
             return _gaussian_outside(fact.l2_sensitivity_squared / fact.law.scale**2)
         case BlockFact():
             # Noise finer than accountants know is told as the finest they do; only what is too coarse is beyond.
-            dearest = max(stage.mu_squared for stage in (*fact.trained, *fact.held_out))
             whole = Fraction(fact.cost().mu_squared, MU_UNIT)
-            return _BEYOND if _gaussian_outside(max(dearest, whole)) is _BEYOND else None
+            return _BEYOND if _gaussian_outside(whole) is _BEYOND else None
         case StepFact():  # pragma: no branch
             return None
 
