@@ -114,9 +114,8 @@ def _play(stage: Stage, *, sites: int, keep: Path | None) -> Document:
     ledgers = {name: stage.verify(name) for name in ("consortium", *names)}
     where = f"Everything is kept in {keep}." if keep else "Everything was deleted; keep it next time with --keep DIR."
     tell(f"\n{where}\nNext: README.md for a first question of your own, docs/site.md to run a hospital's agent,")
-    tell(
-        "docs/coordinator.md to run a study, docs/learning.md to train, `wardround simulate --help` to try your own tables."
-    )
+    tell("docs/coordinator.md to run a study, docs/learning.md to train a model,")
+    tell("`wardround simulate --help` to try your own tables.")
     return {
         "sites": names,
         "answers": answers,
