@@ -14,15 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from site_agent.learning.examples import Matrix, Vector
+from site_agent.learning.whole import Vectors
 from wardround.federation.step_form import Input, StepForm, is_binary, unpack
 from wardround.federation.training import ModelKind, StageKind
 
-Contribution = Callable[[Matrix, Vector, Vector], Matrix]
-"""From the inputs and targets of rows, and where the model stands, to one new vector for each row."""
+Contribution = Callable[[Matrix, Vector, Vector], Vectors]
+"""From the inputs and targets of rows, and where the model stands, to one vector for each row."""
 
 _MOST = 1e100
 """Public numbers beyond it are cut: products of two of them, and sums of those, are still doubles."""
 
+_NEAR = 2.0**16
 _ROWS = 64
 _SPREADS_OF_TARGET = 3.0
 _HALF = 0.5
@@ -55,6 +57,12 @@ class _Scale:
     def __init__(self, middle: Vector, factor: Vector, offset: Vector) -> None:
         # The same numbers again for some rows more: one long run of numbers is worked through several times as
         # quickly as many short ones.
+        # Where bounds are not far from zero for their width, the middle is taken off together with the offset.
+        with np.errstate(over="ignore"):
+            away = middle * factor
+        self._near = bool((np.abs(away) <= _NEAR).all())
+        if self._near:
+            offset = offset + away
         self._middle, self._factor, self._offset = (np.tile(each, _ROWS) for each in (middle, factor, offset))
 
     def __call__(self, values: Matrix) -> Matrix:
@@ -67,8 +75,9 @@ class _Scale:
         return found.reshape(values.shape)
 
     def _put(self, values: Matrix, out: Matrix, run: slice) -> None:
-        np.subtract(values, self._middle[run], out=out)
-        out *= self._factor[run]
+        if not self._near:
+            values = np.subtract(values, self._middle[run], out=out)
+        np.multiply(values, self._factor[run], out=out)
         out -= self._offset[run]
 
 
@@ -99,13 +108,19 @@ class _Inputs:
         self._scale = _scale(form.inputs, centre, spread, self.root)
 
     def __call__(self, inputs: Matrix) -> Matrix:
+        found, shortened, _ = self.parts(inputs)
+        found *= shortened[:, np.newaxis]
+        return found
+
+    def parts(self, inputs: Matrix) -> tuple[Matrix, Vector, Vector]:
+        """What is shortened, by how much, and how long it was, squared."""
         found = np.empty((inputs.shape[0], self.width))
         found[:, 0] = 1.0 / self.root
         found[:, 1:] = self._scale(inputs)
-        length = np.sqrt(_dot(found, found))
-        np.maximum(length, 1.0, out=length)
-        found *= np.divide(1.0, length, out=length)[:, np.newaxis]
-        return found
+        squares = _dot(found, found)
+        factor = np.sqrt(squares)
+        np.maximum(factor, 1.0, out=factor)
+        return found, np.divide(1.0, factor, out=factor), squares
 
 
 class _Target:
@@ -175,7 +190,7 @@ class _Moments:
         self._target = _between_bounds((form.target,)) if numeric else None
         self._root = math.sqrt(1.0 + 1.25 * self._columns)
 
-    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Matrix:
+    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Vectors:
         del weights
         number = inputs.shape[1]
         found = np.empty((inputs.shape[0], 1 + 2 * self._columns))
@@ -187,7 +202,7 @@ class _Moments:
         np.multiply(first, first, out=second)
         second -= _HALF
         found /= self._root
-        return found
+        return Vectors(found)
 
 
 class _Products:
@@ -198,7 +213,7 @@ class _Products:
         self._target = _Target(form) if form.step.training.model.kind is ModelKind.LINEAR else None
         self._width = form.width
 
-    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Matrix:
+    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Vectors:
         del weights
         found = self._inputs(inputs)
         if self._target is not None:
@@ -211,7 +226,7 @@ class _Products:
             np.multiply(own, own, out=products[:, place : place + 1])
             np.multiply(own, beside[:, column + 1 :], out=products[:, place + 1 : place + columns - column])
             place += columns - column
-        return products
+        return Vectors(products)
 
 
 class _Gradient:
@@ -224,13 +239,13 @@ class _Gradient:
         self._inputs = _Inputs(form)
         self._target = _Target(form) if model.kind is ModelKind.LINEAR else None
 
-    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Matrix:
-        found = self._inputs(inputs)
+    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Vectors:
         if self._kind is ModelKind.PERCEPTRON:
-            return self._through_layers(found, target, weights)
-        residual = self._residual(_dot(found, weights), target)
-        found *= residual[:, np.newaxis]
-        return found
+            return Vectors(self._through_layers(self._inputs(inputs), target, weights))
+        found, shortened, squares = self._inputs.parts(inputs)
+        residual = self._residual(_dot(found, weights) * shortened, target)
+        residual *= shortened
+        return Vectors(found, residual, squares)
 
     def _residual(self, score: Vector, target: Vector) -> Vector:
         match self._kind:
@@ -267,10 +282,10 @@ class _Scores:
         self._numeric = None if is_binary(self._kind) else _Target(form)
         self._bounds = _between_bounds((form.target,))
 
-    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Matrix:
+    def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Vectors:
         score = self._score(self._inputs(inputs), weights)
         if self._numeric is None:
-            return self._cells(score, target)
+            return Vectors(self._cells(score, target))
         between = self._bounds(target)
         found = np.empty((target.size, 4))
         found[:, 0] = 1.0
@@ -278,7 +293,7 @@ class _Scores:
         found[:, 2] = np.clip((between + 1.0) * _HALF, 0.0, 1.0)
         np.multiply(found[:, 2], found[:, 2], out=found[:, 3])
         found *= _HALF
-        return found
+        return Vectors(found)
 
     def _score(self, inputs: Matrix, weights: Vector) -> Vector:
         if self._kind is not ModelKind.PERCEPTRON:

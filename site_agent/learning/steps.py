@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from site_agent.learning.contributions import Contribution, contribution, finite
 from site_agent.learning.examples import Examples, Matrix, Rows, Vector, picked
-from site_agent.learning.whole import whole
+from site_agent.learning.whole import Vectors, whole
 from wardround.federation.descent import moved
 from wardround.federation.step_form import StepForm, unpack
 from wardround.federation.training import Stage, StageKind
@@ -26,11 +26,10 @@ from wardround.privacy.mechanisms import apply
 CHUNK = 2**18
 """So many numbers at a time: two mebibytes, whatever the number of rows or the width of a contribution."""
 
-
-_FEW_ROWS = 16
-
 COINS = 2**20
 """So many coins at a time, where a step alone does not need more."""
+
+_FEW_ROWS = 16
 
 
 def take(form: StepForm, examples: Examples, law: NoiseLaw, chance: Chance) -> NDArray[np.int64]:
@@ -97,8 +96,8 @@ class _Adding:
         """The sum; whole numbers of doubles below 2^53, so that no order of adding rounds."""
         total = np.zeros(self._width, dtype=np.int64)
         for units in self._chunks(rows):
-            part = np.add.reduce(whole(self._means(rows, units, weights), self._longest), axis=0)
-            total += part.astype(np.int64)
+            for numbers in self._numbers(rows, units, weights):
+                total += np.add.reduce(numbers, axis=0).astype(np.int64)
         return total
 
     def _chunks(self, rows: Rows) -> Iterator[slice]:
@@ -109,26 +108,33 @@ class _Adding:
             yield slice(start, end := max(end, start + 1))
             start = end
 
-    def _means(self, rows: Rows, units: slice, weights: Vector) -> Matrix:
-        """Each unit's mean over its rows."""
+    def _numbers(self, rows: Rows, units: slice, weights: Vector) -> Iterator[Matrix]:
+        """One line of whole numbers for each unit.
+
+        Units of one row and of several are worked out apart: how one is must not depend on which others are there.
+        """
         starts = rows.starts[units.start : units.stop + 1]
         low, high = int(starts[0]), int(starts[-1])
         if high - low > self._most_rows:
-            return self._mean_of_many(rows, low, high, weights)
+            yield whole(Vectors(self._mean_of_many(rows, low, high, weights)), self._longest)
+            return
         found = self._rule(rows.inputs[low:high], rows.target[low:high], weights)
         if high - low == starts.size - 1:
-            return found
-        sizes = np.diff(starts)
-        found = _sums(found, starts[:-1] - low, sizes)
-        found /= sizes[:, np.newaxis]
-        return found
+            yield whole(found, self._longest)
+            return
+        sizes, firsts = np.diff(starts), starts[:-1] - low
+        several = np.flatnonzero(sizes > 1)
+        yield whole(found.some(firsts[sizes == 1]), self._longest)
+        means = _sums(found.scaled(), firsts[several], sizes[several])
+        means /= sizes[several, np.newaxis]
+        yield whole(Vectors(means), self._longest)
 
     def _mean_of_many(self, rows: Rows, low: int, high: int, weights: Vector) -> Matrix:
         """Of one unit, part by part from its first row on."""
         total = np.zeros((1, self._width))
         for start in range(low, high, self._most_rows):
             part = slice(start, min(start + self._most_rows, high))
-            total += np.add.reduce(self._rule(rows.inputs[part], rows.target[part], weights), axis=0)
+            total += np.add.reduce(self._rule(rows.inputs[part], rows.target[part], weights).scaled(), axis=0)
         total /= high - low
         return total
 
