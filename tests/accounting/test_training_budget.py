@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.plan import Plan, price
+from wardround.federation.plan import Plan, folds_of, price
 from wardround.federation.step_form import LENGTH, step_form
 from wardround.federation.study import Column, ColumnType, Study, Table, Unit
 from wardround.federation.training import Model, ModelKind, StageKind, Step, Training
-from wardround.federation.training_budget import StagePlan, cost_of, exact_training, folds_of
+from wardround.federation.training_budget import StagePlan, cost_of, exact_training
 from wardround.privacy.blocks import fold_cost
 from wardround.privacy.calibration import mu_squared_units
 from wardround.privacy.filter import Cap, admits, epsilon_charged

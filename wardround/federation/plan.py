@@ -16,9 +16,9 @@ from wardround.federation import canonical
 from wardround.federation.errors import InvariantBroken, PlanRefused
 from wardround.federation.query import Query, Statistic
 from wardround.federation.shape import Part, Shape, shape
-from wardround.federation.step_form import StepForm, step_form, width_of
+from wardround.federation.step_form import LENGTH, StepForm, step_form, width_of
 from wardround.federation.study import Study
-from wardround.federation.training import StageKind, Step
+from wardround.federation.training import StageKind, Step, Training
 from wardround.privacy.blocks import BlockFact, StageFact, StepFact
 from wardround.privacy.facts import AnyFact, AnyMechanism
 from wardround.privacy.law import Mechanism, NoiseLaw
@@ -225,23 +225,26 @@ def choice(plan: Plan, part: Part) -> ChoiceFact:
     return ChoiceFact(Choosing.PERMUTE_AND_FLIP, exact_epsilon(1 / scale), part.dimension)
 
 
-def _block_charge(plan: Plan, form: StepForm) -> Charge:
-    """The whole training, whichever of its rounds is asked first."""
-    training, block = form.step.training, block_of(plan)
+def folds_of(training: Training, inputs: int) -> tuple[tuple[StageFact, ...], tuple[StageFact, ...]]:
+    """What is added up over the patients that a training learns from, and over those it is tried on."""
     folds: dict[bool, list[StageFact]] = {False: [], True: []}
     for stage in training.stages:
         fact = StageFact(
             law=NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, stage.scale),
-            l2_sensitivity_squared=form.l2_sensitivity_squared,
-            dimension=width_of(stage.kind, training.model, len(form.inputs)),
+            l2_sensitivity_squared=LENGTH**2,
+            dimension=width_of(stage.kind, training.model, inputs),
             count=stage.rounds * stage.steps,
             rate=stage.rate,
         )
         folds[stage.kind is StageKind.SCORES].append(fact)
-    place = form.step.place
-    whole = BlockFact(
-        block, place, training.rounds, form.dimension, tuple(folds[False]), tuple(folds[True]), training.slack
-    )
+    return tuple(folds[False]), tuple(folds[True])
+
+
+def _block_charge(plan: Plan, form: StepForm) -> Charge:
+    """The whole training, whichever of its rounds is asked first."""
+    training, block, place = form.step.training, block_of(plan), form.step.place
+    learnt, tried = folds_of(training, len(form.inputs))
+    whole = BlockFact(block, place, training.rounds, form.dimension, learnt, tried, training.slack)
     return Charge(plan.plan_id, (whole,), block, place, form.dimension)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from wardround.federation.errors import InvariantBroken, QueryMistaken
+from wardround.federation.plan import folds_of
 from wardround.federation.step_form import LENGTH, inputs_of, width_of
 from wardround.federation.study import Study
 from wardround.federation.training import Model, Stage, StageKind, Training
@@ -72,19 +73,11 @@ def exact_training(  # noqa: PLR0913  (what a training fixes)
         lane = math.floor(Fraction(delta) * SLACK_SHARE * SLACK_UNIT) // overlap
         slack = _slack(sampled, _tables(plan, model, inputs), study, asked=asked, lane=lane) if sampled else 0
         limit = math.floor(sum(one.share for one in sampled) * asked) // overlap
-        one_noise = _sampled_scale(sampled, limit, slack) if sampled else LEAST_GAUSSIAN_SCALE
+        noise = _sampled_scale(sampled, limit, slack) if sampled else LEAST_GAUSSIAN_SCALE
         stages = tuple(
             Stage(
                 one.kind,
-                one_noise
-                if one.rate < 1
-                else gaussian_scale(
-                    epsilon=epsilon,
-                    delta=delta,
-                    l2_sensitivity_squared=LENGTH**2,
-                    shares=one.share / one.count,
-                    overlap=overlap,
-                ),
+                noise if one.rate < 1 else _scale(one, epsilon=epsilon, delta=delta, overlap=overlap),
                 one.rounds,
                 one.steps,
                 one.rate,
@@ -105,24 +98,21 @@ def exact_training(  # noqa: PLR0913  (what a training fixes)
     return training
 
 
-def folds_of(training: Training, inputs: int) -> tuple[tuple[StageFact, ...], tuple[StageFact, ...]]:
-    """What is added up over the patients that a training learns from, and over those it is tried on."""
-    folds: dict[bool, list[StageFact]] = {False: [], True: []}
-    for stage in training.stages:
-        width = width_of(stage.kind, training.model, inputs)
-        fact = _fact(stage.scale, stage.rounds * stage.steps, stage.rate, dimension=width)
-        folds[stage.kind is StageKind.SCORES].append(fact)
-    return tuple(folds[False]), tuple(folds[True])
-
-
 def cost_of(training: Training, inputs: int) -> Cost:
     """What a training costs at one site; `ValueError` where its noise cannot be accounted for."""
     learnt, tried = folds_of(training, inputs)
     return BlockFact("", 0, training.rounds, 1, learnt, tried, training.slack).cost()
 
 
-def _fact(scale: Fraction, count: int, rate: Fraction, *, dimension: int = 1) -> StageFact:
-    return StageFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, scale), LENGTH**2, dimension, count, rate)
+def _scale(one: StagePlan, *, epsilon: float, delta: float, overlap: int) -> Fraction:
+    """The least noise of each of a stage's sums over everybody."""
+    return gaussian_scale(
+        epsilon=epsilon,
+        delta=delta,
+        l2_sensitivity_squared=LENGTH**2,
+        shares=one.share / one.count,
+        overlap=overlap,
+    )
 
 
 def _tables(plan: Sequence[StagePlan], model: Model, inputs: int) -> int:
@@ -151,9 +141,10 @@ def _sampled_scale(sampled: Sequence[StagePlan], limit: int, slack: int) -> Frac
 
     def excess(place: int) -> float:
         """How far the price is above the limit, in logarithms; not above 0 where it fits."""
-        scale = Fraction(_at(place), SCALE_UNIT)
+        law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(_at(place), SCALE_UNIT))
+        # The width of a sum does not change its squared mu.
         try:
-            cost = fold_cost(tuple(_fact(scale, one.count, one.rate) for one in sampled), slack)
+            cost = fold_cost(tuple(StageFact(law, LENGTH**2, 1, one.count, one.rate) for one in sampled), slack)
         except ValueError:
             return math.inf
         return math.log(cost.mu_squared / limit)
