@@ -48,6 +48,11 @@ class Client:
         self._study: Study | None = None
 
     @property
+    def link(self) -> AnalystLink:
+        """What it speaks over, for whoever drives rounds of their own."""
+        return self._link
+
+    @property
     def study(self) -> Study:
         """The agreement: tables, columns, bounds and budget. Read once; it never changes under a study."""
         if self._study is None:

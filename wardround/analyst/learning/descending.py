@@ -87,6 +87,11 @@ class Descent:
             noise=self.noise + noise_sd**2,
         )
 
+    def placed(self, weights: Vector) -> Descent:
+        """From here on, as if nothing had been averaged."""
+        nothing = np.zeros_like(weights)
+        return replace(self, weights=weights, turn=0, begun=nothing, ended=nothing, pulls=nothing, noise=0.0)
+
     def curvature(self, weights: Vector) -> Matrix:
         """How fast the gradient changes with the weights."""
         return self.cloud.matrix(weights, lambda score: self.family.information(score, self.limit))

@@ -107,7 +107,7 @@ def drive(
         title = round_title(step)
         if on_round is not None:
             on_round(TrainingRound(step.place + 1, outline.training.rounds, title, remaining))
-        answer = _answer(waiting, AskRequest(step, nonce=beginning.nonce), title=title, begun=bool(answers))
+        answer = answer_of(waiting, AskRequest(step, nonce=beginning.nonce), title=title, begun=bool(answers))
         sums, trust = sums_of(answer, step_form(step, study), trust, title=title)
         answers.append(dataclasses.replace(answer, updates=()))
         remaining = answer.privacy.remaining
@@ -124,7 +124,8 @@ def round_title(step: Step) -> str:
     return f"{_TITLES[stage.kind]}{which}{steps}"
 
 
-def _answer(waiting: Waiting, request: AskRequest, *, title: str, begun: bool) -> Answer:
+def answer_of(waiting: Waiting, request: AskRequest, *, title: str, begun: bool) -> Answer:
+    """The answer of one round; an error says which round it was, and that nothing is lost."""
     try:
         return waiting.answer(request)
     except (TooFewSites, Unavailable) as error:

@@ -83,6 +83,9 @@ class Fitting(Protocol):
     def advance(self, sums: RoundSums) -> Fitting:
         """The training after the sums of `next_step`."""
 
+    def placed(self, weights: Vector) -> Fitting:
+        """The training with its model put elsewhere, by whoever combines without us; what it averaged is forgotten."""
+
     def fitted(self) -> Fitted:
         """The model as it is now."""
 
@@ -154,6 +157,12 @@ class _Fit:
         if self.turn + 1 < self.training.stages[self.stage].rounds:
             return replace(after, turn=self.turn + 1)
         return replace(after, stage=self.stage + 1, turn=0)
+
+    def placed(self, weights: Vector) -> _Fit:
+        learner = self._learner()
+        if isinstance(learner, Squares):
+            raise QueryMistaken("a linear model is found from one round of sums; it has no steps to place.")
+        return replace(self, learner=learner.placed(settled(weights)))
 
     def fitted(self) -> Fitted:
         learner = self._learner()

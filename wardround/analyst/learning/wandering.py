@@ -63,6 +63,10 @@ class Wander:
             return gone
         return replace(gone, tail=self.tail + weights, noise=self.noise + sums.noise_sd**2 * self.steps)
 
+    def placed(self, weights: Vector) -> Wander:
+        """From here on, as if nothing had been averaged."""
+        return replace(self, weights=weights, turn=0, tail=np.zeros_like(weights), noise=0.0)
+
     def _factor(self, form: StepForm) -> float:
         return self.learning_rate * form.step.training.clip / self.batch
 

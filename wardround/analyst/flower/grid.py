@@ -1,0 +1,177 @@
+"""A wardround federation as a Flower grid: what an app sends is numbers, and every site answers by its own rules.
+
+A message says where the model stands and nothing else is read from it: no code, no settings. One round is one plan
+to all sites, whoever of them is written to, so the price of a training does not depend on what an app does. Replies
+are in the order of the sites' names, so that an app that is run again takes the very same steps and pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from flwr.app import ArrayRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+
+from wardround.analyst.flower.private_rounds import PrivateRounds
+from wardround.analyst.flower.records import (
+    ARRAYS,
+    EXAMPLES,
+    METRICS,
+    addressed,
+    arrays_of,
+    declined,
+    identify,
+    numbered,
+    place_of,
+    reply,
+    run_of,
+    weights_in,
+)
+from wardround.federation.errors import DeadlinePassed, QueryMistaken
+from wardround.federation.step_form import Vector
+
+
+class WardroundGrid(Grid):
+    """Flower's grid over the sites of a study, for the rounds of one request.
+
+    A site that refused, is missing or sent something impossible replies with an error, as does every site to a message
+    that no round can answer. What ends a training (the budget, too few sites, a coordinator that is away) is raised.
+    """
+
+    def __init__(self, rounds: PrivateRounds) -> None:
+        self.rounds = rounds
+        self._run = run_of(rounds.beginning.block)
+        self._sites = {place_of(site): site for site in rounds.sites}
+        self._pushed: dict[str, Message] = {}
+        self._sent = 0
+        identify(self._run.run_id)
+
+    @property
+    def sites(self) -> Mapping[int, str]:
+        """Which site each of Flower's numbers is."""
+        return dict(self._sites)
+
+    def first_arrays(self) -> ArrayRecord:
+        """A model to begin with: where this project's own training would."""
+        return arrays_of(self.rounds.first_weights())
+
+    # --- Flower's words -----------------------------------------------------------------------------------
+
+    def set_run(self, run: Run) -> None:
+        """Take another name for the run; what is trained stays the request's."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run, named by what it trains."""
+        return self._run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """A message to one site."""
+        return addressed(content, message_type, dst_node_id, group=group_id, ttl=ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Every site's number, in the order of their names."""
+        return list(self._sites)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Take messages in; nothing is asked of a site before the replies are pulled."""
+        numbers = []
+        for message in messages:
+            self._sent += 1
+            number = f"{self._sent}"
+            self._pushed[number] = numbered(message, number)
+            numbers.append(number)
+        return numbers
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The replies to these messages, after the round that they ask for."""
+        return self._pulled(message_ids, timeout=None)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """The replies to these messages; none when the time is over, and sending them again goes on with the round."""
+        return self._pulled(self.push_messages(messages), timeout=timeout)
+
+    # --- Rounds -------------------------------------------------------------------------------------------
+
+    def _pulled(self, numbers: Iterable[str], *, timeout: float | None) -> list[Message]:
+        asked = [self._pushed[number] for number in dict.fromkeys(numbers) if number in self._pushed]
+        replies: list[Message] = []
+        for kind in dict.fromkeys(message.metadata.message_type for message in asked):
+            group = [message for message in asked if message.metadata.message_type == kind]
+            try:
+                replies += self._answered(kind, group, timeout=timeout)
+            except DeadlinePassed:
+                continue
+            for message in group:
+                self._pushed.pop(message.metadata.message_id)
+        return replies
+
+    def _answered(self, kind: str, asked: Sequence[Message], *, timeout: float | None) -> list[Message]:
+        found = {self._sites.get(message.metadata.dst_node_id, ""): message for message in asked}
+        try:
+            weights, like = _model(asked, sites=found)
+            contents = self._contents(kind, weights, like, limit_seconds=timeout)
+        except QueryMistaken as mistake:
+            return [declined(message, mistake.message) for message in asked]
+        silent = self.rounds.silent()
+        return [
+            reply(message, contents[site])
+            if site in contents
+            else declined(message, silent.get(site, f"{site} gave nothing."))
+            for site, message in sorted(found.items())
+        ]
+
+    def _contents(
+        self, kind: str, weights: Vector, like: ArrayRecord, *, limit_seconds: float | None
+    ) -> dict[str, RecordDict]:
+        match kind:
+            case MessageType.TRAIN:
+                models = self.rounds.train(weights, limit_seconds=limit_seconds)
+                return {
+                    site: RecordDict(
+                        {
+                            ARRAYS: arrays_of(model.weights, like),
+                            METRICS: MetricRecord({EXAMPLES: max(model.examples, 1.0)}),
+                        }
+                    )
+                    for site, model in models.items()
+                }
+            case MessageType.EVALUATE:
+                scores = self.rounds.evaluate(weights, limit_seconds=limit_seconds)
+                return {
+                    site: RecordDict(
+                        {
+                            METRICS: MetricRecord(
+                                {**{each.name: each.value for each in found.metrics}, EXAMPLES: found.examples}
+                            )
+                        }
+                    )
+                    for site, found in scores.items()
+                }
+            case _:
+                raise QueryMistaken(
+                    f"a site answers train and evaluate messages, not {kind!r}: it runs no code of an app."
+                )
+
+
+def _model(asked: Sequence[Message], *, sites: Mapping[str, Message]) -> tuple[Vector, ArrayRecord]:
+    """The one model that all messages carry."""
+    if "" in sites or len(sites) != len(asked):
+        raise QueryMistaken("each message of a round goes to another site of the study.")
+    found: list[tuple[Vector, ArrayRecord]] = []
+    for message in asked:
+        records = list(message.content.array_records.values()) if message.has_content() else []
+        if len(records) != 1:
+            raise QueryMistaken("a message carries one model, as one ArrayRecord.")
+        # Strategies send one record to all; reading it once is enough.
+        if found and records[0] is found[0][1]:
+            continue
+        found.append((weights_in(records[0]), records[0]))
+    if any(not np.array_equal(weights, found[0][0]) for weights, _ in found[1:]):
+        raise QueryMistaken("a round is one plan to all sites, so all messages of it carry the same model.")
+    return found[0]
