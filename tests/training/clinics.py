@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from site_agent.dataset import Dataset
+from site_agent.policy import Policy
 from wardround.analyst.learning.request import TrainingRequest, parse_request
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
@@ -118,11 +119,18 @@ def write(
 
 
 def federation(
-    folder: Path, datasets: Mapping[str, Dataset], *, noise: Callable[[str], Chance] | None = None
+    folder: Path,
+    datasets: Mapping[str, Dataset],
+    *,
+    noise: Callable[[str], Chance] | None = None,
+    policies: Mapping[str, Policy] | None = None,
 ) -> SimulatedFederation:
     """Coordinator and sites over the tables; without noise unless one is given."""
     chance = noise or (lambda _: ZeroNoise())
-    sites = {name: SimulatedSite(dataset, 300, noise=chance(name)) for name, dataset in datasets.items()}
+    sites = {
+        name: SimulatedSite(dataset, 300, noise=chance(name), policy=(policies or {}).get(name))
+        for name, dataset in datasets.items()
+    }
     folder.mkdir(parents=True, exist_ok=True)
     found = SimulatedFederation(study(), sites, folder=folder, noiseless=noise is None)
     # What a folder holds beside its ledger, so that it can be verified.

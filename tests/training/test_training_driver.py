@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from site_agent.dataset import Dataset
+from site_agent.policy import Approval
 from tests.training.clinics import SIZES, federation, request, seeded, study, write
 from wardround.analyst.client import Client
 from wardround.analyst.learning.driver import TrainingRound
@@ -17,6 +18,7 @@ from wardround.analyst.learning.updates import Trust, sums_of
 from wardround.analyst.link import AnalystLink
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress, Update
 from wardround.federation.errors import (
+    AwaitingApproval,
     BudgetExceeded,
     MalformedMessage,
     PeerUnreachable,
@@ -27,7 +29,7 @@ from wardround.federation.ledger.verify import verify
 from wardround.federation.step_form import step_form
 from wardround.federation.study import Study
 from wardround.federation.training import Step
-from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite
+from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite, default_policy
 from wardround.simulation.noise import ZeroNoise
 from wardround.simulation.tables import find_sites
 
@@ -181,6 +183,37 @@ def test_a_site_that_joins_the_study_later_does_not_make_it_another_training(
     result = client.train(request(**SHORT))
     assert result.document()["sites"]["answered"] == sorted(SIZES)  # type: ignore[index,call-overload]
     assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_steward_decides_once_for_the_whole_training(tmp_path: Path, datasets: dict[str, Dataset]) -> None:
+    manual = dataclasses.replace(default_policy(study()), approval=Approval.MANUAL)
+    found = federation(tmp_path, datasets, policies={"south": manual})
+    client, _ = over(found)
+    with pytest.raises(AwaitingApproval, match="the same request goes on from here"):
+        client.train(request(**SHORT))
+    (waiting,) = found.agents["south"].ledger.requests()
+    found.agents["south"].ledger.decide(waiting.plan_id, approve=True)
+    found.agents["south"].run_approved()
+    result = client.train(request(**SHORT))
+    assert result.document()["sites"] == {"answered": sorted(SIZES), "refused": {}, "missing": []}
+    found.close()
+
+
+def test_a_steward_who_denies_keeps_the_site_out_of_the_whole_training(
+    tmp_path: Path, datasets: dict[str, Dataset]
+) -> None:
+    manual = dataclasses.replace(default_policy(study()), approval=Approval.MANUAL)
+    found = federation(tmp_path, datasets, policies={"south": manual})
+    client, _ = over(found)
+    with pytest.raises(AwaitingApproval):
+        client.train(request(**SHORT))
+    (waiting,) = found.agents["south"].ledger.requests()
+    found.agents["south"].ledger.decide(waiting.plan_id, approve=False)
+    found.agents["south"].run_approved()
+    document = client.train(request(**SHORT)).document()
+    assert document["sites"]["answered"] == ["east", "north", "west"]  # type: ignore[index,call-overload]
+    assert list(document["sites"]["refused"]) == ["south"]  # type: ignore[index,call-overload,arg-type]
+    found.close()
 
 
 # --- Updates ----------------------------------------------------------------------------------------------

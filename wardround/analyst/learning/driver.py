@@ -7,6 +7,7 @@ of anybody the same rounds are asked again: those that are done come from the le
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from wardround.federation.study import Study
 from wardround.federation.training import StageKind, Step
 from wardround.privacy.law import Mechanism
 
+_NONCE = re.compile(r"[0-9a-f]{0,64}")
 _TITLES = {
     StageKind.MOMENTS: "how many patients, and the scale of each column",
     StageKind.PRODUCTS: "products of inputs",
@@ -78,6 +80,8 @@ def participants(request: TrainingRequest, study: Study, link: AnalystLink) -> t
 
 def prepared(outline: Outline, study: Study, link: AnalystLink, *, nonce: str, combine: Combine | None) -> Beginning:
     """The training as it stands; nothing is asked of a site and nothing is spent."""
+    if not _NONCE.fullmatch(nonce):
+        raise QueryMistaken("the nonce of a fresh training is at most 64 hexadecimal digits.")
     step = begin(outline.training, study, combine=combine).next_step()
     if step is None:
         raise QueryMistaken("there is nothing to train.")
