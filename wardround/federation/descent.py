@@ -18,4 +18,4 @@ def moved(weights: Vector, total: NDArray[np.int64], form: StepForm) -> Vector:
     step = form.step
     factor = min(step.learning_rate * step.training.clip / step.batch, _FARTHEST)
     found = weights - max(factor, -_FARTHEST) * (total / LENGTH)
-    return np.clip(found, -_FARTHEST, _FARTHEST)
+    return np.minimum(np.maximum(found, -_FARTHEST), _FARTHEST)
