@@ -19,6 +19,7 @@ SHIPPED_RULES: tuple[Rule, ...] = (
     rules.seeded_randomness,
     rules.system_entropy,
     rules.generated_imports,
+    rules.flower_imports,
     rules.untyped,
 )
 
@@ -43,6 +44,10 @@ BROKEN: tuple[tuple[Rule, str, str], ...] = (
     (rules.system_entropy, "coordinator.combining", "from uuid import uuid4"),
     (rules.generated_imports, "coordinator.planning", "from protos._generated import plan_pb2"),
     (rules.generated_imports, "coordinator.planning", "import protos._generated.plan_pb2"),
+    (rules.flower_imports, "site_agent.agent", "import flwr"),
+    (rules.flower_imports, "wardround.analyst.client", "def late():\n    from flwr.app import Message"),
+    (rules.flower_imports, "wardround.analyst.flower.grid", "from flwr.supercore.run import Run"),
+    (rules.flower_imports, "wardround.analyst.flower.grid", "from flwr.app.message import make_message"),
     (rules.untyped, "coordinator.planning", "from typing import Any"),
     (rules.untyped, "coordinator.planning", "import typing as t\nx: t.Any = 1"),
 )
@@ -56,6 +61,8 @@ SOUND: tuple[tuple[Rule, str, str], ...] = (
     (rules.seeded_randomness, "wardround.simulation.cohort", "import random"),
     (rules.system_entropy, "wardround.privacy.noise.stream", "import os\nos.urandom(8)"),
     (rules.generated_imports, "coordinator.site_service", "from protos._generated import plan_pb2"),
+    (rules.flower_imports, "wardround.analyst.flower.grid", "from flwr.app import Message\nimport flwr.serverapp"),
+    (rules.flower_imports, "wardround.analyst.flower.records", "from flwr.supercore.run import Run"),
     (rules.untyped, "coordinator.planning", "any(x)"),
 )
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NoReturn
+
 import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'wardround[flower]'")
+
+from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.serverapp.strategy import FedAvg
 
 from tests.learning.sums import People, people, study_of, train, training_of
 from wardround.analyst.flower.strategies import KEPT, StrategyCombine, combine_by
@@ -217,8 +223,29 @@ def test_a_strategy_without_enough_sites_is_one_sentence() -> None:
 
 
 def test_a_strategy_that_raises_is_one_sentence() -> None:
-    with pytest.raises(QueryMistaken, match=r"FedTrimmedAvg cannot combine .* Trimmed mean could not be computed"):
-        combined(combine_by("FedTrimmedAvg", beta=0.7), rounds(1), np.zeros(4))
+    class Broken(FedAvg):
+        def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
+            raise ValueError("the moon is full.\nTraceback follows")
+
+    with pytest.raises(QueryMistaken) as found:
+        combined(StrategyCombine(Broken(min_available_nodes=1)), rounds(1), np.zeros(4))
+    assert "the strategy Broken cannot combine the models of 7 sites: the moon is full. The" in found.value.message
+    with pytest.raises(QueryMistaken, match=r"FedTrimmedAvg cannot be made so: `beta` must be in the range"):
+        combine_by("FedTrimmedAvg", beta=0.7)
+
+
+def test_a_strategy_of_ones_own_can_combine() -> None:
+    class Twice(FedAvg):
+        def aggregate_train(
+            self, server_round: int, replies: Iterable[Message]
+        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+            arrays, metrics = super().aggregate_train(server_round, replies)
+            assert arrays is not None
+            return ArrayRecord([2.0 * each for each in arrays.to_numpy_ndarrays()]), metrics
+
+    (moves,) = rounds(1)
+    (found,) = combined(StrategyCombine(Twice()), [moves], np.zeros(4))
+    np.testing.assert_allclose(found, 2.0 * mean_move(np.zeros(4), moves), rtol=1e-8)
 
 
 def test_a_result_that_is_not_finite_is_refused() -> None:

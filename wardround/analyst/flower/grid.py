@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from flwr.app import ArrayRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run
 
 from wardround.analyst.flower.private_rounds import PrivateRounds
 from wardround.analyst.flower.records import (
     ARRAYS,
     EXAMPLES,
     METRICS,
+    FlowerRun,
     addressed,
     arrays_of,
     declined,
@@ -59,12 +59,12 @@ class WardroundGrid(Grid):
 
     # --- Flower's words -----------------------------------------------------------------------------------
 
-    def set_run(self, run: Run) -> None:
+    def set_run(self, run: FlowerRun) -> None:
         """Take another name for the run; what is trained stays the request's."""
         self._run = run
 
     @property
-    def run(self) -> Run:
+    def run(self) -> FlowerRun:
         """The run, named by what it trains."""
         return self._run
 

@@ -10,6 +10,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Error, Message, Metadata, MetricRecord, RecordDict
@@ -30,6 +31,9 @@ EXAMPLES = "num-examples"
 REFUSED_CODE = 1
 APP_FAULTS = (AppExitException,)
 """What Flower raises to end an app."""
+
+FlowerRun: TypeAlias = Run
+"""What Flower knows about a run."""
 
 _ASKING = 1
 _FARTHEST = 1e100

@@ -31,10 +31,10 @@ from flwr.serverapp.strategy import (
     MultiKrum,
     Strategy,
 )
-from flwr.supercore.run import Run
 
 from wardround.analyst.flower.records import (
     APP_FAULTS,
+    FlowerRun,
     addressed,
     arrays_of,
     failed,
@@ -201,11 +201,11 @@ class _Roster(Grid):
         self._places = places
         self._run = run_of("0")
 
-    def set_run(self, run: Run) -> None:
+    def set_run(self, run: FlowerRun) -> None:
         self._run = run
 
     @property
-    def run(self) -> Run:
+    def run(self) -> FlowerRun:
         return self._run
 
     def create_message(
