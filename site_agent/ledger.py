@@ -197,7 +197,7 @@ class SiteLedger:
             raise InvariantBroken(private="a release names another site")
         with self._database.transaction() as connection:
             _refuse_if_frozen(connection)
-            if not isinstance(outbox.find(connection, release.plan_id), Released):
+            if not outbox.is_released(connection, release.plan_id):
                 outbox.store_release(connection, self._identity, release)
         match self.find(release.plan_id):
             case Released() as kept:
@@ -298,7 +298,7 @@ class SiteLedger:
             if not charge.is_paid_by(paid):
                 raise InvariantBroken(private="a plan was charged before under other facts")
             return
-        if outbox.find(connection, charge.plan_id) is not None:
+        if outbox.is_refused(connection, charge.plan_id):
             raise PlanRefused("the site already refused this plan.")
         charge = blocks.due(connection, charge)
         if charge.cost != Cost.zero():

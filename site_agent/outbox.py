@@ -97,6 +97,16 @@ def find(connection: sqlite3.Connection, plan_id: str) -> Kept | None:
     return None
 
 
+def is_released(connection: sqlite3.Connection, plan_id: str) -> bool:
+    """Whether a release was kept for a plan."""
+    return connection.execute("SELECT 1 FROM releases WHERE plan_id = ?", (plan_id,)).fetchone() is not None
+
+
+def is_refused(connection: sqlite3.Connection, plan_id: str) -> bool:
+    """Whether a refusal was kept for a plan."""
+    return connection.execute("SELECT 1 FROM refusals WHERE plan_id = ?", (plan_id,)).fetchone() is not None
+
+
 def undelivered(connection: sqlite3.Connection) -> list[str]:
     """The plans whose release or refusal has no receipt yet, in the order they were kept."""
     rows = connection.execute(

@@ -141,7 +141,7 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
     "a release may be longer than paid for": [(OUTBOX, "if not extent(release)", "if False and not extent(release)")],
     "a repeat pays again": [(LEDGER, "        if paid is not None:\n", "        if False:\n")],
     "a repeat stores again": [
-        (LEDGER, "if not isinstance(outbox.find(connection, release.plan_id), Released):", "if True:"),
+        (LEDGER, "if not outbox.is_released(connection, release.plan_id):", "if True:"),
         (OUTBOX, '"INSERT INTO releases', '"INSERT OR REPLACE INTO releases'),
         (
             TABLES,

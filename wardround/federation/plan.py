@@ -63,6 +63,11 @@ class Plan:
             return ""
         return canonical.digest((self.study_hash, self.query.training, self.participants, self.nonce))
 
+    @cached_property
+    def lists_its_participants_once(self) -> bool:
+        """Whether every participant is there once, in order."""
+        return tuple(sorted(set(self.participants))) == self.participants
+
     def laws(self) -> tuple[NoiseLaw, ...]:
         """The noise of each part."""
         if not isinstance(self.mechanism, Mechanism):

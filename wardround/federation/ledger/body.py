@@ -27,7 +27,21 @@ Body: TypeAlias = Mapping[str, Plain]
 
 # Readers that know doubles only keep integers exact up to here.
 _LARGEST_INTEGER = 2**53
+
+
+def _refused(text: str) -> float:
+    raise ValueError(f"a body holds no {text}")
+
+
+def _small(text: str) -> int:
+    number = int(text)
+    if abs(number) >= _LARGEST_INTEGER:
+        raise ValueError("a body writes large integers as digits")
+    return number
+
+
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+_DECODER = json.JSONDecoder(parse_float=_refused, parse_int=_small, parse_constant=_refused)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -39,8 +53,8 @@ def encode_body(body: Body) -> str:
 def decode_body(text: str) -> dict[str, object]:
     """The body in a text; `LedgerCorrupt` unless the text is exactly its encoding."""
     try:
-        body = json.loads(text)
-        if isinstance(body, dict) and encode_body(body) == text:
+        body = _DECODER.decode(text)
+        if isinstance(body, dict) and _ENCODER.encode(body) == text:
             return body
     except (ValueError, TypeError, RecursionError):
         pass

@@ -79,7 +79,7 @@ class Database:
         if not path.is_file():
             if existing:
                 raise ConfigurationMistaken(f"{path} does not exist; a ledger is made once, by init, and never again.")
-            _create(path)
+            _create(path, b"" if durable else _template(schema, later))
         with _translated():
             self._prepare(self._connection())
 
@@ -180,13 +180,9 @@ class Database:
             if made not in (0, versions[0]):
                 raise LedgerCorrupt(f"{self.path} was made by another version of wardround, or for another role.")
             if made == 0:
-                for statement in _statements(self._schema):
-                    writing.execute(statement)
-                writing.execute(f"PRAGMA user_version = {versions[0]}")
+                _make(writing, self._schema, mark="user_version")
             if self._later and grown != versions[1]:
-                for statement in _statements(self._later):
-                    writing.execute(statement)
-                writing.execute(f"PRAGMA application_id = {versions[1]}")
+                _make(writing, self._later, mark="application_id")
 
     def _ready(self, connection: sqlite3.Connection, versions: tuple[int, int]) -> bool:
         made, grown = _versions(connection)
@@ -226,10 +222,27 @@ def _fault(error: sqlite3.Error) -> FederationError:
     return InvariantBroken("The ledger failed; the process must stop and decide from disk.", private=text)
 
 
-def _create(path: Path) -> None:
-    """An empty file for its owner only, before SQLite makes one for everybody; its journals inherit the mode."""
+@lru_cache(maxsize=16)
+def _template(schema: str, later: str) -> bytes:
+    """A file with the tables and nothing in them: a simulation of a thousand sites makes it once."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        _make(connection, schema, mark="user_version")
+        _make(connection, later, mark="application_id")
+        return connection.serialize()
+
+
+def _make(connection: sqlite3.Connection, schema: str, *, mark: str) -> None:
+    """Make tables, and note in the file's header which they are."""
+    for statement in _statements(schema):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA {mark} = {_fingerprint(schema)}")
+
+
+def _create(path: Path, content: bytes) -> None:
+    """A file for its owner only, before SQLite makes one for everybody; its journals inherit the mode."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "wb") as stream:
+            stream.write(content)
     except FileExistsError:
         return
     except OSError as error:
