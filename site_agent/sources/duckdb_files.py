@@ -81,7 +81,8 @@ class DuckdbFiles:
         """Read rows; see `Dataset.examples`."""
         try:
             return read_examples(form, self, key=self._key)
-        except (duckdb.Error, RuntimeError):
+        except (duckdb.Error, RuntimeError, SourceFailed):
+            # As below: the next question opens another database.
             self.close()
         raise SourceFailed
 
