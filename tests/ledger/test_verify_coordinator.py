@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator.hospitals import World, ask
-from tests.ledger.ledger_bench import fact
+from tests.ledger.ledger_bench import fact, step_charge
 from wardround.federation import canonical
 from wardround.federation.identity import Identity
 from wardround.federation.ledger.body import Plain, cap_body, cost_body, encode_body, facts_body
@@ -145,6 +145,17 @@ DECLINED = by("declined", code="PlanRefused")
 SETTLED: Said = ("settled", {"plan_id": "p", "answered": ["a"], "refused": {}, "missing": ["b"]})
 ANSWERED: Said = ("answered", {"plan_id": "p", "answer_hash": "0"})
 
+
+def training_round(plan: str, place: int, *, first: bool = False, **changed: Plain) -> Said:
+    whole = step_charge(plan, place)
+    facts = whole.facts if first else whole.continued().facts
+    body = {"plan_id": plan, "facts": facts_body(facts), "sites": ["a", "b"], **cost_body(Charge(plan, facts).cost)}
+    return "reserved", {**body, **changed}
+
+
+FIRST = training_round("p", 1, first=True)
+GIVEN_BACK = (DECLINED, by("voided"))
+
 LIES: dict[str, tuple[list[Said], str]] = {
     "received what was not reserved": ([RECEIVED], "UnpaidRelease"),
     "received from a stranger": ([reserved(), by("received", "c", release_hash="0")], "UnpaidRelease"),
@@ -167,6 +178,15 @@ LIES: dict[str, tuple[list[Said], str]] = {
     "enrolled twice": ([("enrolled", {"site": "a", "key": "1", "patients": 1, "dataset": "d"})], "UnknownSite"),
     "froze a stranger": ([("frozen", {"site": "c", "reason": "r"})], "UnknownSite"),
     "charged like a site": ([("charged", {"plan_id": "p"})], "MalformedEntry"),
+    "a round before its training": ([training_round("q", 0), FIRST], "UnpaidStep"),
+    "a round where the training was not reserved": (
+        [training_round("p", 1, first=True, sites=["a"]), training_round("q", 0)],
+        "UnpaidStep",
+    ),
+    "a round where the training was given back": ([FIRST, *GIVEN_BACK, training_round("q", 0)], "UnpaidStep"),
+    "a training given back under its rounds": ([FIRST, training_round("q", 0), *GIVEN_BACK], "UnpaidStep"),
+    "a round taken twice": ([FIRST, training_round("q", 1)], "RepeatedStep"),
+    "a training reserved twice": ([FIRST, training_round("q", 0, first=True)], "RepeatedCharge"),
     "no sites": ([reserved(sites=None)], "MalformedEntry"),
 }
 
@@ -180,6 +200,12 @@ def test_a_signed_lie_is_found(name: str) -> None:
 def test_the_truth_is_valid() -> None:
     truth = [reserved(), RECEIVED, by("declined", "b", code="PlanRefused"), by("voided", "b"), SETTLED, ANSWERED]
     truth += [("frozen", {"site": "a", "reason": "r"}), ("revoked", {"name": "a"})]
+    assert judge(signed(*truth)).problems == ()
+
+
+def test_the_truth_about_a_training_is_valid() -> None:
+    alone = {"sites": ["b"]}
+    truth = [FIRST, *GIVEN_BACK, training_round("q", 0, **alone), training_round("r", 2, **alone)]
     assert judge(signed(*truth)).problems == ()
 
 
