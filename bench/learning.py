@@ -34,6 +34,8 @@ Array = NDArray[np.float64]
 
 SITES = 10
 FRESH = 20_000
+FIRST_SEED = 10_000
+"""None of these populations is one that the defaults were chosen on."""
 STRENGTH, OFFSET = 2.2, -1.6
 PERTURBED = {
     "true scale for nothing, ridge n/100": (1.0, (0.01,)),
@@ -80,7 +82,7 @@ def report(setting: Setting, repeat: int) -> None:
     perturbed: dict[str, list[float]] = {title: [] for title in PERTURBED}
     pooled, charged, seconds = [], 0.0, 0.0
     for seed in range(repeat):
-        draw = np.random.default_rng(seed)
+        draw = np.random.default_rng(FIRST_SEED + seed)
         truth = draw.standard_normal(setting.features) * (draw.random(setting.features) < 0.6) + 1e-3
         inputs, outcome = population(setting.patients, truth, setting.strength, draw)
         fresh, fresh_outcome = population(FRESH, truth, setting.strength, draw)

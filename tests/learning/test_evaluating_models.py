@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 
 from tests.learning.sums import Array
-from wardround.analyst.learning.evaluating import binary_metrics, edges_of, numeric_metrics
+from wardround.analyst.learning.evaluating import binary_metrics, doubts, edges_of, numeric_metrics
 from wardround.analyst.learning.fitted import Metric, RoundSums
 from wardround.federation.step_form import SCORE_BINS, Input
 
@@ -97,3 +97,10 @@ def test_metrics_of_anything_are_numbers_in_their_range(values: list[float], noi
         assert math.isfinite(metric.standard_error)
         if metric.name in ("auc", "accuracy", "brier"):
             assert 0.0 <= metric.value <= 1.0
+
+
+@pytest.mark.parametrize(("noise_sd", "believed"), [(0.1, True), (100.0, False)])
+def test_a_metric_that_noise_drowns_is_said_to_say_little(noise_sd: float, *, believed: bool) -> None:
+    sums = np.array([[1000.0, 10.0, 500.0, 300.0]]) / 2
+    found = numeric_metrics(RoundSums(sums, {}, 1, noise_sd), TARGET)
+    assert (doubts(found) == ()) is believed

@@ -10,15 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from site_agent.learning.contributions import contribution
+from site_agent.learning.examples import Examples
+from site_agent.learning.steps import take
 from tests.learning.sums import Array, answered, contributions, people, study_of, training_of
 from wardround.analyst.learning.fitted import RoundSums, Standardisation, settled
 from wardround.analyst.learning.predicting import coordinates, scores
 from wardround.analyst.learning.products import believed, symmetric
 from wardround.analyst.learning.standardising import LEAST_SPREAD, moments_of, room, standardised, two_valued
-from wardround.federation.step_form import SCORE_BINS, StepForm, inputs_of, measured, pack, step_form, weights_of
+from wardround.federation.step_form import (
+    LENGTH,
+    SCORE_BINS,
+    StepForm,
+    inputs_of,
+    measured,
+    pack,
+    step_form,
+    weights_of,
+)
 from wardround.federation.study import Column, ColumnType, Table
 from wardround.federation.training import ModelKind, StageKind, Step
+from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.simulation.noise import ZeroNoise
 
 
 def moments(values: Array, *, noise: Array | None = None, noise_sd: float = 0.0) -> RoundSums:
@@ -110,7 +122,7 @@ def forms(kind: ModelKind) -> list[StepForm]:
     target = None if kind in (ModelKind.LOGISTIC, ModelKind.PERCEPTRON) else (0.0, 20.0)
     study = study_of(3, binary=1, target=target)
     training = training_of(
-        kind, 3, hidden=2 if kind is ModelKind.PERCEPTRON else 0, held_out=Fraction(1, 4), products=0.2, clip=1e9
+        kind, 3, hidden=2 if kind is ModelKind.PERCEPTRON else 0, held_out=Fraction(1, 4), products=0.2, clip=0.3
     )
     draw, columns = np.random.default_rng(5), measured(kind, 3)
     centre, spread = pack(0.1 * draw.standard_normal(columns)), pack(0.3 + draw.random(columns))
@@ -129,6 +141,14 @@ def forms(kind: ModelKind) -> list[StepForm]:
     return found
 
 
+def taken(form: StepForm, inputs: Array, outcome: Array) -> Array:
+    """What a site would release of these patients, one row each, without noise."""
+    everybody = np.full(len(outcome), form.step.kind is StageKind.SCORES)
+    examples = Examples(inputs, outcome, np.arange(len(outcome) + 1), everybody)
+    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, form.step.training.stages[form.step.stage].scale)
+    return take(form, examples, law, ZeroNoise()) / LENGTH
+
+
 @pytest.mark.parametrize("kind", list(ModelKind))
 def test_a_site_contributes_what_the_decision_says(kind: ModelKind) -> None:
     draw = np.random.default_rng(6)
@@ -136,11 +156,9 @@ def test_a_site_contributes_what_the_decision_says(kind: ModelKind) -> None:
     inputs[:, 0] = inputs[:, 0] > 0
     outcome = draw.integers(0, 20 if kind in (ModelKind.LINEAR, ModelKind.POISSON) else 2, 200).astype(np.float64)
     for form in forms(kind):
-        weights = np.frombuffer(form.step.weights)
-        ours = contributions(form, inputs, outcome, weights)
-        if form.step.kind is StageKind.GRADIENT:
-            ours = ours * 1e9  # the clip, which the site applies to a patient's mean
-        assert contribution(form)(inputs, outcome, weights) == pytest.approx(ours, rel=1e-9, abs=1e-12), form.step.kind
+        ours = contributions(form, inputs, outcome, np.frombuffer(form.step.weights)).sum(axis=0)
+        # Each patient's numbers are cut to whole ones.
+        assert taken(form, inputs, outcome) == pytest.approx(ours, abs=200 / LENGTH), form.step.kind
 
 
 @pytest.mark.parametrize("kind", [ModelKind.LOGISTIC, ModelKind.PERCEPTRON])
@@ -149,12 +167,10 @@ def test_a_prediction_is_the_score_that_was_tried(kind: ModelKind) -> None:
     inputs = np.clip(draw.standard_normal((300, 3)) * 2, -4, 4)
     inputs[:, 0] = inputs[:, 0] > 0
     form = forms(kind)[-1]
-    weights = np.frombuffer(form.step.weights)
     scaling = Standardisation(np.frombuffer(form.step.centre), np.frombuffer(form.step.spread))
-    found = scores(kind, weights, coordinates(inputs, form.inputs, scaling), hidden=2)
-    bins = 2 * np.searchsorted(np.array(form.step.edges), found, side="right")
-    tried = contribution(form)(inputs, np.zeros(300), weights).argmax(axis=1)
-    assert bins.tolist() == tried.tolist()
+    found = scores(kind, np.frombuffer(form.step.weights), coordinates(inputs, form.inputs, scaling), hidden=2)
+    bins = np.bincount(np.searchsorted(np.array(form.step.edges), found, side="right"), minlength=SCORE_BINS)
+    assert taken(form, inputs, np.zeros(300))[::2].tolist() == bins.tolist()
 
 
 def test_a_round_has_the_noise_it_says() -> None:

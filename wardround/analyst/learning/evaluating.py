@@ -66,6 +66,16 @@ def numeric_metrics(sums: RoundSums, target: Input) -> tuple[Metric, ...]:
     return root, Metric("r2", explained, math.sqrt(sampling + noisy))
 
 
+def doubts(metrics: tuple[Metric, ...]) -> tuple[str, ...]:
+    """What a reader must know before believing them: a value of 0 or 1 looks like a result also where it is noise."""
+    drowned = [
+        each.name for each in metrics if each.name in ("rmse", "r2") and each.standard_error > abs(each.value) / 2
+    ]
+    if not drowned:
+        return ()
+    return (f"too few held-out patients for the noise: {' and '.join(drowned)} say little; see their standard errors",)
+
+
 def _area(no: Vector, yes: Vector, noise_sd: float) -> Metric:
     """The chance that a patient with the outcome scores above one without; half for those in the same bin."""
     least = max(noise_sd * math.sqrt(SCORE_BINS), 1.0)

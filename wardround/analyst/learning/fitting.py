@@ -34,7 +34,9 @@ from wardround.analyst.learning.perceptron import SPEED, first_weights, perceptr
 from wardround.analyst.learning.poisson import poisson_of
 from wardround.analyst.learning.products import believed, counts_by_product, symmetric
 from wardround.analyst.learning.standardising import (
+    TYPICAL_INFORMATION,
     Moments,
+    coefficient_noise,
     from_bounds,
     moments_of,
     restandardised,
@@ -45,7 +47,6 @@ from wardround.analyst.learning.standardising import (
 from wardround.analyst.learning.wandering import Wander, wander_from
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.step_form import (
-    LENGTH,
     Input,
     Vector,
     inputs_of,
@@ -70,7 +71,6 @@ __all__ = [
 ]
 
 _ORDER = (StageKind.MOMENTS, StageKind.PRODUCTS, StageKind.GRADIENT, StageKind.SCORES)
-_TYPICAL_INFORMATION = 0.12
 _RIGHT_AT_ONCE = 4.0
 
 
@@ -173,6 +173,7 @@ class _Fit:
         if model.kind is not ModelKind.PERCEPTRON:
             undamped, covariance = self._inferred(learner, weights, notes)
             found = inference.coefficients(model.kind, self.inputs, self.target, self.scaling, undamped, covariance)
+        notes.extend(evaluating.doubts(self.metrics))
         if self.combine is not None:
             notes.append("standard errors are those of the sum, whatever the sites' models were combined by")
         return Fitted(model.kind, weights, found, self.metrics, self.scaling, tuple(notes))
@@ -194,7 +195,7 @@ class _Fit:
         model = self.training.model
         found = two_valued(self.inputs, self.study.table(model.table), columns=measured(model.kind, len(self.inputs)))
         moments = moments_of(sums, found)
-        noise = self._coefficient_noise(sums, moments.patients)
+        noise = coefficient_noise(self.training, sums, inputs=len(self.inputs), patients=moments.patients)
         return replace(
             self,
             moments=moments,
@@ -269,7 +270,7 @@ class _Fit:
             family, start = self._family()
             # Standardised inputs have curvature information/width in every direction.
             middle = np.array([start[0] / math.sqrt(width)])
-            speed = width / max(_RIGHT_AT_ONCE * float(family.information(middle, 1.0)[0]), _TYPICAL_INFORMATION)
+            speed = width / max(_RIGHT_AT_ONCE * float(family.information(middle, 1.0)[0]), TYPICAL_INFORMATION)
         return wander_from(
             start,
             rounds=stage.rounds,
@@ -337,19 +338,6 @@ class _Fit:
 
     def _gradients(self) -> Stage:
         return next(stage for stage in self.training.stages if stage.kind is StageKind.GRADIENT)
-
-    def _coefficient_noise(self, sums: RoundSums, patients: float) -> float:
-        """About the error that noise will give a coefficient of a standardised input."""
-        several = sums.noise_sd * LENGTH / float(self.training.stages[self.stage].scale)
-        width = len(self.inputs) + 1
-        if self._has(StageKind.GRADIENT):
-            stage = self._gradients()
-            whole = float(stage.rate) * math.sqrt(stage.rounds * stage.steps) * _TYPICAL_INFORMATION
-            one = self.training.clip * float(stage.scale) / LENGTH / whole
-        else:
-            stage = self.training.stages[self.stage + 1]
-            one = 3.0 * math.sqrt(2.0) * float(stage.scale) / LENGTH
-        return several * one * math.sqrt(width) / patients
 
 
 def _estimate(learner: Descent | Wander | Squares) -> Vector:

@@ -15,10 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wardround.analyst.learning.fitted import Matrix, RoundSums, Standardisation, settled
-from wardround.federation.step_form import Input, Vector
+from wardround.federation.step_form import LENGTH, Input, Vector
 from wardround.federation.study import ColumnType, Table
+from wardround.federation.training import StageKind, Training
 
 BOUNDS_SPREAD = 0.5
+TYPICAL_INFORMATION = 0.12
+"""What one patient of a logistic model knows about its score, as a rule."""
 LEAST_SPREAD = 0.05
 LEAST_SPREAD_OF_TWO = 0.15
 LEAST_COUNT_IN_NOISE = 2.0
@@ -79,6 +82,18 @@ def standardised(moments: Moments, *, inputs: int, noise: float) -> Standardisat
     spread = np.sqrt(moments.variance)
     spread[:inputs] *= room(inputs, noise)
     return Standardisation(settled(moments.mean), settled(spread))
+
+
+def coefficient_noise(training: Training, sums: RoundSums, *, inputs: int, patients: float) -> float:
+    """About the error that noise will give a coefficient of a standardised input; `sums` are those of MOMENTS."""
+    stages = {stage.kind: stage for stage in training.stages}
+    several = sums.noise_sd * LENGTH / float(stages[StageKind.MOMENTS].scale)
+    if (gradients := stages.get(StageKind.GRADIENT)) is not None:
+        whole = float(gradients.rate) * math.sqrt(gradients.rounds * gradients.steps) * TYPICAL_INFORMATION
+        one = training.clip * float(gradients.scale) / LENGTH / whole
+    else:
+        one = 3.0 * math.sqrt(2.0) * float(stages[StageKind.PRODUCTS].scale) / LENGTH
+    return several * one * math.sqrt(inputs + 1) / patients
 
 
 def room(inputs: int, noise: float) -> float:
