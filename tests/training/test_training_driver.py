@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from site_agent.dataset import Dataset
 from site_agent.policy import Approval
 from tests.training.clinics import SIZES, federation, request, seeded, study, write
 from wardround.analyst.client import Client
+from wardround.analyst.learning import combining
+from wardround.analyst.learning.combining import combine_named
 from wardround.analyst.learning.driver import TrainingRound
 from wardround.analyst.learning.updates import Trust, sums_of
 from wardround.analyst.link import AnalystLink
@@ -20,6 +23,7 @@ from wardround.federation.answer import Answer, AskRequest, BudgetReport, Previe
 from wardround.federation.errors import (
     AwaitingApproval,
     BudgetExceeded,
+    ConfigurationMistaken,
     MalformedMessage,
     PeerUnreachable,
     QueryMistaken,
@@ -328,11 +332,29 @@ def test_the_noise_of_a_total_is_that_of_the_sites_that_answered(
 # --- Strategies -------------------------------------------------------------------------------------------
 
 
+def test_the_sum_itself_needs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wardround.analyst.flower.strategies", None)
+    assert combine_named("fedavg") is None
+    assert combine_named("FedAvg") is None
+    with pytest.raises(ConfigurationMistaken) as found:
+        combine_named("fedadam")
+    assert found.value.message == (
+        "the strategy 'fedadam' is one of Flower's, which is not installed; "
+        "install it with pip install 'wardround[flower]', or use strategy = \"fedavg\"."
+    )
+
+
+def test_an_unknown_strategy_is_told_the_nearest_before_anybody_is_asked(clinics: SimulatedFederation) -> None:
+    pytest.importorskip("flwr", reason="Flower is not installed here")
+    client, line = over(clinics)
+    with pytest.raises(QueryMistaken, match="did you mean 'FedAdam'"):
+        client.train(request(**SHORT, strategy="fedadamm"))
+    assert line.asked == []
+
+
 def test_a_strategy_that_fails_is_one_sentence_and_nothing_is_lost(
     clinics: SimulatedFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wardround.analyst.learning import combining
-
     def broken(weights: np.ndarray, updates: object, examples: object) -> np.ndarray:
         raise QueryMistaken("the strategy 'broken' failed.")
 

@@ -6,13 +6,13 @@ Combining is done on numbers that were released already, so it costs nothing, wh
 from __future__ import annotations
 
 from wardround.analyst.learning.fitted import Combine
-from wardround.analyst.learning.request import PLAIN
+from wardround.analyst.learning.request import PLAIN, is_plain
 from wardround.federation.errors import ConfigurationMistaken
 
 
 def combine_named(strategy: str) -> Combine | None:
     """The combination of a request's `strategy`; None is the sum itself."""
-    if strategy == PLAIN:
+    if is_plain(strategy):
         return None
     try:
         from wardround.analyst.flower.strategies import combine_by  # noqa: PLC0415 - an extra, loaded only when named

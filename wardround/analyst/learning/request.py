@@ -80,7 +80,12 @@ class TrainingRequest:
     @property
     def shows_sites(self) -> bool:
         """Whether each site's sums must be seen: to combine them otherwise than by their sum, or by wish."""
-        return self.by_site or self.strategy != PLAIN
+        return self.by_site or not is_plain(self.strategy)
+
+
+def is_plain(strategy: str) -> bool:
+    """Whether a strategy is the sum itself, however it is written."""
+    return strategy.lower() == PLAIN
 
 
 def read_request(path: Path) -> TrainingRequest:
@@ -152,7 +157,7 @@ def _faults_of_a_kind(request: TrainingRequest) -> Iterator[str]:
         yield 'a linear model is found from one round of sums; leave out schedule, or set it to "sum_per_round".'
     if request.rounds not in (None, 1):
         yield "a linear model is found from one round of sums; leave out rounds, or set it to 1."
-    if request.strategy != PLAIN:
+    if not is_plain(request.strategy):
         yield f'a linear model is found from the sum itself; leave out strategy, or set it to "{PLAIN}".'
     if request.batch_size is not None:
         yield "a linear model is found from all patients at once; leave out batch_size."
