@@ -51,14 +51,18 @@ def read_examples(form: StepForm, source: Preparable, *, key: bytes) -> Examples
         SourceFailed: always the same words, whatever went wrong.
     """
     try:
-        reading = _Reading(form, key)
-        for batch in source.batches(reading.table):
-            reading.add(batch)
-        return reading.examples()
+        return _read(_Reading(form, key), source).examples()
     except _FAILURES:
         # Raised below, outside: an error raised here would carry what failed as its context.
         pass
     raise SourceFailed
+
+
+def _read(reading: _Reading, source: Preparable) -> _Reading:
+    """A function of its own, so that the last batch is gone before rows are put in order."""
+    for batch in source.batches(reading.table):
+        reading.add(batch)
+    return reading
 
 
 def _needed(form: StepForm) -> Table:
@@ -94,7 +98,7 @@ class _Reading:
 
     def examples(self) -> Examples:
         """All of them: the fold that is learnt from first, the rows of a unit together."""
-        inputs = np.concatenate([np.empty((0, len(self._form.inputs))), *self._inputs])
+        inputs = np.concatenate(self._inputs or [np.empty((0, len(self._form.inputs)))])
         target = np.concatenate([np.empty(0), *self._target])
         self._inputs.clear()
         keys, unit = self._units.numbered()
