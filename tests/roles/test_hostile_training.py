@@ -11,15 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from site_agent.configuration import parse_site
 from site_agent.policy import Approval
 from site_agent.shared_account import SharedAccount
 from tests.roles.lone_site import NAME, STUDY, LoneSite
 from tests.roles.test_hostile_coordinator import answered, unhurt
-from wardround.federation.errors import PlanRefused
+from wardround.federation import canonical
+from wardround.federation.errors import ConfigurationMistaken, PlanRefused
 from wardround.federation.expressions import Comparison, Operator
 from wardround.federation.ledger.verify import verify
 from wardround.federation.plan import Plan, price
+from wardround.federation.query import Statistic
 from wardround.federation.step_form import LENGTH, pack
+from wardround.federation.study_file import parse_study
 from wardround.federation.task import Declined, Failed, Pending, Released
 from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.privacy.law import Mechanism
@@ -274,3 +278,36 @@ def test_a_training_is_given_back_with_the_last_of_its_rounds(site: LoneSite, tm
     assert account.spent().mu_squared == 0
     account.spend(second)
     assert account.spent() == second.cost
+
+
+SITE = """\
+[site]
+name = "north"
+patients = 100
+[tables.visits]
+source = "visits.csv"
+[policy]
+epsilon = 1.0
+delta = 1e-6
+"""
+
+
+@pytest.mark.parametrize(
+    ("statistics", "allowed"),
+    [("", True), ('statistics = ["count"]', False), ('statistics = ["count", "training"]', True)],
+)
+def test_a_list_of_statistics_allows_trainings_only_where_it_names_them(statistics: str, allowed: bool) -> None:
+    policy = parse_site(f"{SITE}{statistics}\n", parse_study(TRAINED)).policy
+    assert policy.training is allowed
+    assert Statistic.COUNT in policy.statistics
+
+
+def test_a_word_near_training_is_shown_the_right_one() -> None:
+    with pytest.raises(ConfigurationMistaken, match="did you mean 'training'"):
+        parse_site(f'{SITE}statistics = ["trainings"]\n', parse_study(TRAINED))
+
+
+def test_a_task_is_signed_over_its_canonical_bytes(site: LoneSite) -> None:
+    for task in (site.task().task, site.task(plan(site, step())).task):
+        assert task.encode() == canonical.encode(task)
+        assert task.plan.plan_id == canonical.digest(task.plan)

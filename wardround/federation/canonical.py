@@ -49,14 +49,14 @@ def _plain(word: object) -> _Json:
                 msg = "a canonical word holds finite numbers only"
                 raise ValueError(msg)
             return {"float": (word + 0.0).hex()}
-        case Fraction():
-            return {"fraction": f"{word.numerator}/{word.denominator}"}
-        case datetime.date():
-            return {"date": word.isoformat()}
-        case bytes():
-            return {"bytes": word.hex()}
         case tuple() | list():
             return [_plain(item) for item in word]
+        case bytes():
+            return {"bytes": word.hex()}
+        case datetime.date():
+            return {"date": word.isoformat()}
+        case Fraction():
+            return {"fraction": f"{word.numerator}/{word.denominator}"}
         case Mapping():
             return {"map": [[_plain(key), _plain(value)] for key, value in sorted(word.items())]}
     if dataclasses.is_dataclass(word) and not isinstance(word, type):

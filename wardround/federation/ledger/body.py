@@ -248,7 +248,7 @@ def _plain(value: Plain) -> object:
             return value if abs(value) < _LARGEST_INTEGER else str(value)
         case float():
             return repr(value)
-        case Mapping():
+        case dict() | Mapping():
             return {key: _plain(item) for key, item in value.items()}
         case list() | tuple():
             return [_plain(item) for item in value]
