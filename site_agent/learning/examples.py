@@ -57,14 +57,16 @@ class Examples:
 
     def fold(self, *, held_out: bool) -> Rows:
         """The units of one fold; nothing is copied where they stand together, as they do when read."""
-        mine = np.flatnonzero(self.held_out == held_out)
-        if mine.size == 0:
+        mine = self.held_out if held_out else ~self.held_out
+        if not mine.any():
             return Rows(self.inputs[:0], self.target[:0], np.zeros(1, dtype=np.intp))
-        first, last = int(mine[0]), int(mine[-1])
-        if last - first + 1 == mine.size:
-            low, high = int(self.starts[first]), int(self.starts[last + 1])
-            return Rows(self.inputs[low:high], self.target[low:high], self.starts[first : last + 2] - low)
-        return picked(Rows(self.inputs, self.target, self.starts), mine)
+        first = int(mine.argmax())
+        end = first + int(np.count_nonzero(mine))
+        if mine[first:end].all():
+            low, high = int(self.starts[first]), int(self.starts[end])
+            starts = self.starts[first : end + 1]
+            return Rows(self.inputs[low:high], self.target[low:high], starts - low if low else starts)
+        return picked(Rows(self.inputs, self.target, self.starts), np.flatnonzero(mine))
 
 
 def picked(rows: Rows, units: NDArray[np.intp]) -> Rows:

@@ -264,5 +264,5 @@ def test_memory_does_not_grow_with_the_number_of_patients() -> None:
     take(form, examples, LAW, ZeroNoise())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # Marks and borders of units, a byte and a word each, and some chunks of two mebibytes.
-    assert peak < 400_000 * 24 + 16 * 2**20
+    # A mark for each unit, and some chunks of two mebibytes.
+    assert peak < 400_000 + 10 * 2**20
