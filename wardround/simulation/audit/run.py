@@ -14,6 +14,7 @@ from wardround.simulation.audit.federated import federated_claims
 from wardround.simulation.audit.findings import AuditReport
 from wardround.simulation.audit.key_claims import key_claims
 from wardround.simulation.audit.pipeline import Setting, pipeline_claims
+from wardround.simulation.audit.training_claims import training_claims, training_controls
 from wardround.simulation.audit.worlds import audit_study, canary_in_every_ward, one_canary
 
 CONFIDENCE = 0.999
@@ -39,6 +40,10 @@ def run_audit(*, draws: int = DEFAULT_DRAWS, tell: Callable[[str], None]) -> Aud
             *key_claims(place / "keys", setting, tell),
             *federated_claims(canary_in_every_ward(place / "wards"), place / "federations", setting, tell),
             *coin_claims(setting, tell),
+            *training_claims(place / "trainings", setting, tell),
         ]
-        controls = broken_controls(study, worlds, setting, tell)
+        controls = [
+            *broken_controls(study, worlds, setting, tell),
+            *training_controls(place / "broken", setting, tell),
+        ]
     return AuditReport(CONFIDENCE, draws, tuple(claims), tuple(controls))
