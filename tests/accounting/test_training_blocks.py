@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from wardround.privacy.accounting.accountants import pld
 from wardround.privacy.accounting.composition import RunningLoss
 from wardround.privacy.accounting.domination import charged_mu, hidden_share, least_mu
+from wardround.privacy.accounting.dots import TILTS, loss_distributions
 from wardround.privacy.accounting.events import (
     LARGEST_DELTA,
     Approximate,
@@ -178,6 +179,18 @@ def test_many_sums_can_be_charged_with_less_slack_than_one_transform_can_see(
             # It is exact in the tail only.
             if delta < DELTA:
                 assert delta <= delta_of(epsilon, mu) + slack + 2e-3 * delta
+
+
+def test_cumulants_of_very_many_losses_are_gathered_and_never_below() -> None:
+    for law in loss_distributions(SubsampledGaussian(1e-3, 0.6), step=5e-5, tail=1e-14):
+        assert law.mass.size > 2**16
+        kept = np.flatnonzero(law.mass)
+        exponents = np.log(law.mass[kept]) + TILTS[:, np.newaxis] * 5e-5 * (law.lowest + kept)
+        exact = np.logaddexp.reduce(exponents, axis=1)
+        assert (law.cumulants >= exact - 1e-12 * (1.0 + np.abs(exact))).all()
+        # Sharing mass out over cells of so many steps adds at most (tilt·cell)²/8.
+        cell = 5e-5 * -(-law.mass.size // 2**15)
+        assert (law.cumulants <= exact + (TILTS * cell) ** 2 / 8.0 + 1e-12 * (1.0 + np.abs(exact))).all()
 
 
 def test_samples_are_cheaper_than_everybody_and_more_of_anything_costs_more() -> None:
