@@ -1,0 +1,207 @@
+"""Rounds beside Flower's own: `python bench/flower.py [--sites N] [--rounds N] [--ray PYTHON]`.
+
+1. One round of training with three sites: our coordinator and sites as processes over loopback gRPC, with mutual TLS
+   and durable ledgers, driven by a Flower app through our grid; and the same app over Flower's own runtime, a SuperLink
+   and three SuperNodes as processes on loopback, without TLS and without a ledger. Both train the same logistic model
+   on as many rows. Limit: 50 × faster.
+2. A thousand simulated sites: ours in this process with real ledgers, signatures and noise; Flower's by its Ray
+   engine, with clients that add up one gradient. Limit: 20 × faster. Ray is no dependency of this project: name a
+   Python that has `flwr[simulation]` with --ray, or the last number measured is shown beside ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+try:
+    from flwr.app import Array, ArrayRecord, Message, RecordDict
+except ImportError:
+    print("flwr is not installed (pip install 'wardround[flower]'): nothing was measured.")
+    sys.exit(0)
+
+from _flower_runtime import ray_seconds, runtime_seconds
+
+from site_agent.learning.examples import Examples
+from wardround.analyst.client import connect
+from wardround.analyst.flower.grid import WardroundGrid
+from wardround.analyst.flower.running import grid_over
+from wardround.analyst.learning.request import TrainingRequest
+from wardround.cli.demo import SITE, Stage
+from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.shape import Shape
+from wardround.federation.step_form import StepForm
+from wardround.federation.study_file import parse_study
+from wardround.federation.training import ModelKind
+from wardround.privacy.bounded import Bounded
+from wardround.simulation.federation import SimulatedFederation, SimulatedSite
+from wardround.simulation.synthetic import STUDY
+
+FEATURES = ("age", "sbp")
+MEASURED_RAY_SECONDS = 296.0
+MEASURED_ROUNDS = 5
+"""A thousand clients in Flower's Ray engine, on two cores; shown only where Ray is not there to be measured."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sites", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ray", type=Path, help="a Python with flwr[simulation]")
+    parser.add_argument("--ray-rounds", type=int, default=2, help="rounds to run in Ray; the time of one is compared")
+    parser.add_argument("--only", choices=["latency", "simulation"])
+    options = parser.parse_args()
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    if options.only != "simulation":
+        latency(options.rounds)
+    if options.only != "latency":
+        simulated(options.sites, options.rounds, options.ray, options.ray_rounds)
+
+
+# --- Latency ----------------------------------------------------------------------------------------------
+
+
+def latency(rounds: int) -> None:
+    ours = our_rounds(rounds)
+    theirs = flower_rounds(min(rounds, 3))
+    print("\nOne round of training, three sites, over loopback")
+    print(f"  ours (mutual TLS, durable ledgers, private): median {1e3 * statistics.median(ours):8.1f} ms")
+    if theirs is None:
+        print("  Flower's SuperLink did not start here: not measured.")
+        return
+    print(f"  Flower's own runtime (no TLS, no ledger):    median {1e3 * statistics.median(theirs):8.1f} ms")
+    ratio = statistics.median(theirs) / statistics.median(ours)
+    print(f"  {ratio:.0f} × faster (limit 50): {'kept' if ratio >= 50 else 'MISSED'}")
+
+
+def our_rounds(rounds: int) -> list[float]:
+    """Seconds of each round of gradients, through the grid, without the one that measures."""
+    with tempfile.TemporaryDirectory(prefix="wardround-bench-") as name:
+        folder = Path(name)
+        study = STUDY.replace("epsilon = 3.0", "epsilon = 1000.0").replace("pure_epsilon = 0.5", "pure_epsilon = 0.0")
+        site = SITE.replace("epsilon = 3.0", "epsilon = 1000.0")
+        stage = Stage(folder, lambda text: print(text, file=sys.stderr), study=study, site=site, patients=1000)
+        try:
+            stage.begin(3)
+            with connect(folder / "analyst.profile") as client:
+                grid = grid_over(client, request(5 * rounds))
+                # Moments and products scale the inputs first.
+                arrays = grid.first_arrays()
+                seconds = []
+                for _ in range(5 * rounds):
+                    began = time.perf_counter()
+                    replies = list(grid.send_and_receive(messages(grid, arrays)))
+                    seconds.append(time.perf_counter() - began)
+                    assert all(reply.has_content() for reply in replies)
+        finally:
+            stage.stop()
+    return seconds[1:]
+
+
+def flower_rounds(rounds: int) -> list[float] | None:
+    with tempfile.TemporaryDirectory(prefix="wardround-bench-", ignore_cleanup_errors=True) as name:
+        return runtime_seconds(Path(name), sites=3, rounds=rounds)
+
+
+def request(rounds: int) -> TrainingRequest:
+    """Products and gradients of everybody, as many rounds of gradients as asked for."""
+    return TrainingRequest(
+        ModelKind.LOGISTIC, "encounters", "positive", FEATURES, 1.0, rounds=rounds + 1, validation_fraction=0.0
+    )
+
+
+# --- A thousand sites -------------------------------------------------------------------------------------
+
+
+class Held:
+    """A site's rows in memory, as the clients of a simulation have them."""
+
+    def __init__(self, number: int) -> None:
+        draw = np.random.default_rng(number)
+        rows = 333
+        inputs = np.column_stack((draw.uniform(20, 100, rows), draw.uniform(90, 190, rows)))
+        self._examples = Examples(
+            inputs,
+            (draw.random(rows) < 0.5).astype(np.float64),
+            np.arange(rows + 1, dtype=np.intp),
+            np.zeros(rows, dtype=np.bool_),
+        )
+
+    def check(self, form: Shape) -> None:  # noqa: ARG002
+        raise SchemaRefused
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:  # noqa: ARG002
+        raise SourceFailed
+
+    def keys(self, form: Shape) -> Mapping[str, int]:  # noqa: ARG002
+        raise SourceFailed
+
+    def check_step(self, form: StepForm) -> None:
+        """Whatever is asked can be answered."""
+
+    def examples(self, form: StepForm) -> Examples:  # noqa: ARG002
+        return self._examples
+
+
+def simulated(sites: int, rounds: int, ray: Path | None, ray_rounds: int) -> None:
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="wardround-bench-") as name:
+        study = parse_study(STUDY.replace("delta = 1e-6", "delta = 1e-7").replace("pure_epsilon = 0.5", ""))
+        federation = SimulatedFederation(
+            study, {f"site-{number:04}": SimulatedSite(Held(number), 333) for number in range(sites)}, folder=Path(name)
+        )
+        made = time.perf_counter() - began
+        times: list[float] = []
+        grid = grid_over(federation.client, request(rounds))
+        arrays = grid.first_arrays()
+        measured, cpu = time.perf_counter() - began - made, time.process_time()
+        for _ in range(rounds):
+            started = time.perf_counter()
+            replies = list(grid.send_and_receive(messages(grid, arrays)))
+            assert len(replies) == sites
+            assert not any(reply.has_error() for reply in replies)
+            weights = np.mean([reply.content["arrays"].to_numpy_ndarrays()[0] for reply in replies], axis=0)
+            arrays = ArrayRecord({"weights": Array(weights)})
+            times.append(time.perf_counter() - started)
+        used = time.process_time() - cpu
+        federation.close()
+    whole = sum(times)
+    print(f"\n{sites} simulated sites × {rounds} rounds")
+    ours = whole / rounds
+    print(f"  ours: {whole:.1f} s of rounds ({ours:.2f} s a round, {1e3 * ours / sites:.2f} ms a site)")
+    print(f"    processor time {used:.1f} s, {1e3 * used / rounds / sites:.2f} ms a site and round")
+    print(f"    beside them {made:.1f} s to enrol everybody, {measured:.1f} s for two rounds that scale inputs")
+    print(f"    peak memory {peak_mebibytes():.0f} MiB")
+    if ray is None:
+        each = MEASURED_RAY_SECONDS / MEASURED_ROUNDS
+        print("  Flower's Ray engine was not run (--ray PYTHON with flwr[simulation]); measured on two cores:")
+        print(f"    {MEASURED_RAY_SECONDS:.0f} s for {MEASURED_ROUNDS} rounds of 1000, {each:.1f} s a round")
+        each *= sites / 1000
+    else:
+        with tempfile.TemporaryDirectory(prefix="wardround-bench-", ignore_cleanup_errors=True) as name:
+            theirs = ray_seconds(ray, Path(name), sites=sites, rounds=ray_rounds)
+        each = statistics.mean(theirs)
+        print(f"  Flower's Ray engine: {each:.1f} s a round over {len(theirs)} rounds (no ledger, no noise)")
+    ratio = each / ours
+    print(f"  {ratio:.0f} × faster a round (limit 20): {'kept' if ratio >= 20 else 'MISSED'}")
+
+
+def messages(grid: WardroundGrid, arrays: ArrayRecord) -> list[Message]:
+    return [Message(RecordDict({"arrays": arrays}), place, "train") for place in grid.get_node_ids()]
+
+
+def peak_mebibytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()
