@@ -124,20 +124,26 @@ class _Inputs:
 
 
 class _Target:
-    """A numeric target as t = (y − centre)/(3·spread), cut to [−1, 1]; and back."""
+    """A numeric target as t = (y − centre)/(3·spread), cut to [−1, 1]; and errors of it on the same scale."""
 
     def __init__(self, form: StepForm) -> None:
         place = len(form.inputs)
         centre, spread = unpack(form.step.centre)[place:], unpack(form.step.spread)[place:]
         self._scale = _scale((form.target,), centre, spread, _SPREADS_OF_TARGET)
-        self._centre, self._spread = min(max(float(centre[0]), -_MOST), _MOST), min(float(spread[0]), _MOST)
+        half = form.target.high / 2 - form.target.low / 2
+        reach = _SPREADS_OF_TARGET * max(float(spread[0]), 1.0 / _MOST) * half
+        self._reach = min(reach, float(np.finfo(np.float64).max))
 
     def __call__(self, target: Vector) -> Vector:
         return np.clip(self._scale(target), -1.0, 1.0)
 
-    def between_bounds(self, predicted: Vector) -> Vector:
-        """The y of a prediction of t."""
-        return np.clip(predicted, -_MOST, _MOST) * (_SPREADS_OF_TARGET * self._spread) + self._centre
+    def error(self, predicted: Vector, target: Vector) -> Vector:
+        """How far predictions of t are off the target, cut to [−1, 1]; the target itself is not cut before."""
+        return np.clip(predicted - self._scale(target), -1.0, 1.0)
+
+    def error_in_units(self, predicted: Vector, target: Vector) -> Vector:
+        """The same of predictions in the target's own units."""
+        return _over(predicted - target, self._reach)
 
 
 # --- Models -----------------------------------------------------------------------------------------------
@@ -280,17 +286,15 @@ class _Scores:
         self._edges = np.array(form.step.edges)
         self._inputs = _Inputs(form)
         self._numeric = None if is_binary(self._kind) else _Target(form)
-        self._bounds = _between_bounds((form.target,))
 
     def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Vectors:
         score = self._score(self._inputs(inputs), weights)
         if self._numeric is None:
             return Vectors(self._cells(score, target))
-        between = self._bounds(target)
         found = np.empty((target.size, 4))
         found[:, 0] = 1.0
-        found[:, 1] = self._error(score, target, between) ** 2
-        found[:, 2] = np.clip((between + 1.0) * _HALF, 0.0, 1.0)
+        found[:, 1] = self._error(self._numeric, score, target) ** 2
+        found[:, 2] = self._numeric(target)
         np.multiply(found[:, 2], found[:, 2], out=found[:, 3])
         found *= _HALF
         return Vectors(found)
@@ -308,11 +312,10 @@ class _Scores:
         found[np.arange(target.size), cell] = 1.0
         return found
 
-    def _error(self, score: Vector, target: Vector, between: Vector) -> Vector:
-        if self._kind is ModelKind.POISSON or self._numeric is None:
-            bounds = self._form.target
-            return _over(_expected(score, bounds.high) - target, bounds.high - bounds.low)
-        return np.clip((self._numeric.between_bounds(score) - between) * _HALF, -1.0, 1.0)
+    def _error(self, numeric: _Target, score: Vector, target: Vector) -> Vector:
+        if self._kind is ModelKind.POISSON:
+            return numeric.error_in_units(_expected(score, self._form.target.high), target)
+        return numeric.error(score, target)
 
 
 def _dot(rows: Matrix, other: Matrix | Vector) -> Vector:

@@ -127,11 +127,11 @@ def _row(form: StepForm, inputs: Sequence[float], target: float) -> list[float]:
     if step.kind is StageKind.SCORES:
         if kind is ModelKind.LOGISTIC:
             return _cell(form, score, target)
-        predicted = low + (high - low) * ((3 * spread[-1] * score + centre[-1]) + 1) / 2
+        predicted = 3 * spread[-1] * score + centre[-1]
         if kind is ModelKind.POISSON:
-            predicted = math.exp(score)
-        error, place = _cut((predicted - target) / (high - low)), (target - low) / (high - low)
-        return [value / 2 for value in (1.0, error**2, place, place**2)]
+            predicted = _between(math.exp(score), low, high)
+        error = _cut((predicted - y_target) / (3 * spread[-1]))
+        return [value / 2 for value in (1.0, error**2, t, t**2)]
     residual = {
         ModelKind.LOGISTIC: lambda: _chance(score) - target,
         ModelKind.LINEAR: lambda: _cut(score - t),

@@ -185,10 +185,10 @@ def contributions(form: StepForm, inputs: Array, target: Array, weights: Array) 
         ModelKind.POISSON: np.exp(np.minimum(score, 30.0)),
     }.get(model.kind, 1 / (1 + np.exp(-np.clip(score, -500, 500))))
     if step.kind is StageKind.SCORES:
-        guess = (expected * 3 * spread[-1] + centre[-1] + 1) * half if model.kind is ModelKind.LINEAR else expected
-        shown = target - form.target.low if model.kind is ModelKind.LINEAR else target
-        e, place = np.clip((guess - shown) / (2 * half), -1, 1), (target - form.target.low) / (2 * half)
-        return np.column_stack((np.ones(len(y)), e**2, place, place**2)) / 2
+        linear = model.kind is ModelKind.LINEAR
+        guess = expected * 3 * spread[-1] + centre[-1] if linear else (expected - form.target.low) / half - 1
+        e = np.clip((guess - y_target) / (3 * spread[-1]), -1, 1)
+        return np.column_stack((np.ones(len(y)), e**2, t, t**2)) / 2
     match model.kind:
         case ModelKind.LINEAR:
             rows_ = np.clip(expected - t, -1, 1)[:, None] * z

@@ -189,7 +189,8 @@ class PrivateRounds:
         if is_binary(step.training.model.kind):
             return SiteScores(evaluating.binary_metrics(sums, step.edges), max(float(sums.totals.sum()), 1.0))
         _, target = inputs_of(step.training.model, self._study)
-        return SiteScores(evaluating.numeric_metrics(sums, target), max(2.0 * float(sums.totals[0][0]), 1.0))
+        reach = evaluating.reach_of(target, Standardisation(unpack(step.centre), unpack(step.spread)))
+        return SiteScores(evaluating.numeric_metrics(sums, reach), max(2.0 * float(sums.totals[0][0]), 1.0))
 
     def _has_scores(self) -> bool:
         return any(stage.kind is StageKind.SCORES for stage in self.beginning.outline.training.stages)

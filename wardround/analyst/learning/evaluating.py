@@ -11,11 +11,13 @@ from statistics import NormalDist
 
 import numpy as np
 
-from wardround.analyst.learning.fitted import Metric, RoundSums
+from wardround.analyst.learning.fitted import Metric, RoundSums, Standardisation
+from wardround.analyst.learning.linear import SPREADS_OF_TARGET
 from wardround.analyst.learning.logistic import chance
 from wardround.federation.step_form import SCORE_BINS, Input, Vector
 
 _NARROWEST = 1e-6
+_HALVINGS = 50
 
 
 def edges_of(middle: float, wide: float) -> tuple[float, ...]:
@@ -44,26 +46,62 @@ def binary_metrics(sums: RoundSums, edges: tuple[float, ...]) -> tuple[Metric, .
     )
 
 
-def numeric_metrics(sums: RoundSums, target: Input) -> tuple[Metric, ...]:
-    """Root mean squared error in the target's units, and the share of variance explained."""
+def reach_of(target: Input, scaling: Standardisation) -> float:
+    """How far an error, or an outcome from the released mean, is followed, in the target's units."""
+    return SPREADS_OF_TARGET * float(scaling.spread[-1]) * (target.high / 2.0 - target.low / 2.0)
+
+
+def numeric_metrics(sums: RoundSums, reach: float) -> tuple[Metric, ...]:
+    """Root mean squared error in the target's units, and the share of variance explained.
+
+    Sums are of errors and outcomes over `reach`, which counts for all that is farther; what that takes from normal
+    errors is given back.
+    """
     patients, squares, first, second = (2.0 * sums.totals[0]).tolist()
     noise = 2.0 * sums.noise_sd
     patients = max(patients, 2.0 * noise, 1.0)
-    width = target.high - target.low
-    error = min(max(squares / patients, 0.0), 1.0)
+    seen = min(max(squares / patients, 0.0), 1.0)
+    error, slope = _uncut(seen)
     # Errors are taken as normal: the square of one then varies by √2 of its mean.
-    spread_of_error = math.sqrt(2.0 * error**2 / patients + noise**2 * (1.0 + error**2) / patients**2)
+    noise_of_error = slope * noise / patients
+    spread_of_error = math.sqrt(2.0 * error**2 / patients + noise_of_error**2 * (1.0 + seen**2))
     floor = max(math.sqrt(error), math.sqrt(spread_of_error) / 2.0, _NARROWEST)
-    root = Metric("rmse", width * math.sqrt(error), width * spread_of_error / (2.0 * floor))
-    mean = min(max(first / patients, 0.0), 1.0)
-    variance = second / patients - mean**2
-    blur = noise * math.sqrt(1.0 + 4.0 * mean**2 + (mean**2 - variance) ** 2) / patients
-    variance = max(variance, blur, _NARROWEST**2)
-    explained = 1.0 - error / variance
-    shown = min(max(explained, 0.0), 1.0)
+    root = Metric("rmse", reach * math.sqrt(error), reach * spread_of_error / (2.0 * floor))
+    mean = min(max(first / patients, -1.0), 1.0)
+    whole, slope = _uncut(second / patients)
+    # Of the outcomes' squares about their mean; the number of patients hardly matters, as it divides errors too.
+    blur = slope * noise * math.sqrt(1.0 + 4.0 * mean**2 + mean**4) / patients
+    variance = max(whole - mean**2, blur, _NARROWEST**2)
+    left = error / variance
+    shown = min(max(1.0 - left, 0.0), 1.0)
     sampling = 4.0 * shown * (1.0 - shown) ** 2 / patients
-    noisy = (noise / patients) ** 2 * (1.0 + error**2) / variance**2 + (error * blur / variance**2) ** 2
-    return root, Metric("r2", explained, math.sqrt(sampling + noisy))
+    noisy = (noise_of_error**2 + (left * blur) ** 2) / variance**2
+    return root, Metric("r2", 1.0 - left, math.sqrt(sampling + noisy))
+
+
+def cut_note(target: Input, reach: float) -> str:
+    """What a reader must know of metrics whose errors were cut."""
+    return (
+        f"rmse and r2 come from errors of {target.name}, and its distances from the mean, up to {reach:.3g}; "
+        "what lies beyond is taken for that of a normal law"
+    )
+
+
+def _uncut(square: float) -> tuple[float, float]:
+    """The variance of normal numbers whose square, where it is above 1 taken as 1, has this mean; and its slope."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if _cut(middle)[0] < square else (low, middle)
+    return high, 1.0 / _cut(high)[1]
+
+
+def _cut(variance: float) -> tuple[float, float]:
+    """The mean of min(x², 1) for normal x of this variance, and how it grows with it."""
+    end = 1.0 / math.sqrt(variance)
+    beyond = math.erfc(end / math.sqrt(2.0))
+    inside = 1.0 - beyond - 2.0 * end * math.exp(-end * end / 2.0) / math.sqrt(2.0 * math.pi)
+    return variance * inside + beyond, inside
 
 
 def doubts(metrics: tuple[Metric, ...]) -> tuple[str, ...]:
