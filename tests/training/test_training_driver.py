@@ -329,6 +329,27 @@ def test_the_noise_of_a_total_is_that_of_the_sites_that_answered(
     assert sorted(found.sites) == (sorted(SIZES) if by_site else [])
 
 
+@pytest.mark.parametrize(("length", "possible"), [(1.9, True), (2.1, False)])
+def test_a_total_may_be_as_long_as_the_noise_of_all_its_sites(
+    clinics: SimulatedFederation, length: float, possible: bool
+) -> None:
+    """Of four sites without a patient it is twice the noise of one, and eight deviations more."""
+    beginning = clinics.client._beginning(request(**SHORT), nonce="")
+    form = step_form(Step(beginning.outline.training, 0, 0), study())
+    longest = float(beginning.outline.training.stages[0].scale) * (np.sqrt(form.width) + 8.0)
+    sums = np.zeros(form.dimension, dtype="<i8")
+    sums[0] = int(length * longest)
+    sites = tuple(sorted(SIZES))
+    privacy = beginning.preview.privacy
+    answer = Answer("", "patient", False, False, sites, (), (), (), privacy, (Update("", sums.tobytes()),))
+    trust = Trust(most={"": 0.0}, counted=frozenset(sites))
+    if possible:
+        sums_of(answer, form, trust, title="round")
+    else:
+        with pytest.raises(MalformedMessage, match="the total is impossible"):
+            sums_of(answer, form, trust, title="round")
+
+
 # --- Strategies -------------------------------------------------------------------------------------------
 
 

@@ -183,7 +183,7 @@ class Result:
         split = f" Split by need: {split_text(self.shares)}." if self.shares else ""
         return [
             *about,
-            f"{_protection(answer.unit, privacy)} {cost}{split} {_balance(privacy)}",
+            f"{protection_text(answer.unit, privacy)} {cost}{split} {_balance(privacy)}",
             answer_meaning(answer.unit, privacy),
             self._covered(),
         ]
@@ -262,7 +262,7 @@ class PreviewResult:
         return [
             *self._split(),
             f"Sites to be asked: {listed(preview.sites) or 'none'}.",
-            f"{_protection(preview.unit, privacy)} {cost} {_balance(privacy)}",
+            f"{protection_text(preview.unit, privacy)} {cost} {_balance(privacy)}",
             answer_meaning(preview.unit, privacy),
             "A dry run: nothing was asked of a site and nothing was spent.",
         ]
@@ -293,7 +293,8 @@ def _term(estimate: Estimate) -> str:
     return f"{estimate.column}, {estimate.term}" if paired else estimate.term
 
 
-def _protection(unit: str, privacy: PrivacyStatement) -> str:
+def protection_text(unit: str, privacy: PrivacyStatement) -> str:
+    """Whom noise protects, at how many sites, and who adds it."""
     if privacy.mechanism == Choosing.PERMUTE_AND_FLIP:
         where = f"one vote of each site, drawn by permute-and-flip ({privacy.composition} composition)"
         sites = f"at up to {privacy.overlap} {plural(privacy.overlap, 'site')}"

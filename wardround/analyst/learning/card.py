@@ -13,7 +13,8 @@ from importlib.metadata import version
 from wardround.analyst.documents import Json, finite, privacy_document
 from wardround.analyst.learning.driver import Trained
 from wardround.analyst.learning.planner import Outline
-from wardround.analyst.meaning import answer_meaning, unit_text
+from wardround.analyst.meaning import answer_meaning
+from wardround.analyst.result import protection_text
 from wardround.federation.answer import Answer, PrivacyStatement
 from wardround.federation.step_form import LENGTH, Input, inputs_of
 from wardround.federation.study import Study
@@ -140,7 +141,7 @@ def statement(unit: str, privacy: PrivacyStatement, *, noiseless: bool) -> str:
         return "NO NOISE was added and nothing is private: a simulation, for checking against known answers."
     charged = f"ε = {privacy.charged.epsilon:.4g} at δ = {privacy.charged.delta:.3g}"
     return (
-        f"Protected: {unit_text(unit)}. Everything that was released for this model, its evaluation included, "
+        f"{protection_text(unit, privacy)} Everything that was released for this model, its evaluation included, "
         f"cost {charged}; whatever is computed from the model costs nothing more. {answer_meaning(unit, privacy)}"
     )
 

@@ -20,7 +20,8 @@ from wardround.analyst.learning.driver import Beginning, Trained
 from wardround.analyst.learning.model_store import keep
 from wardround.analyst.learning.planner import noise_of
 from wardround.analyst.learning.predictor import Columns, Predictor
-from wardround.analyst.meaning import answer_meaning, next_text, plural, unit_text
+from wardround.analyst.meaning import answer_meaning, next_text, plural
+from wardround.analyst.result import protection_text
 from wardround.analyst.tables import Table, as_html, as_text, interval_text, listed, percent, with_error
 from wardround.federation.answer import PrivacyStatement
 from wardround.federation.step_form import Vector, inputs_of
@@ -108,7 +109,8 @@ class TrainingResult:
             replayed = all(answer.replayed for answer in answers)
             again = "These are the stored rounds of a training that was paid before. " if replayed else ""
             words.append(f"{again}{_balance(self.privacy)}")
-        return [f"Model {self.model_id[:16]}…: {rounds} {' '.join(told)}", *notes_of(trained), *words, *kept]
+        named = f"Model {self.model_id[:16]}… of {self.predictor.target.name}"
+        return [f"{named}: {rounds} {' '.join(told)}", *notes_of(trained), *words, *kept]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -190,12 +192,13 @@ class TrainingPreview:
             f"{held} of the patients are held out: scores look at them and at nobody else, so no patient pays for both."
         )
         advice = [] if outline.advice is None else [f"Schedule: {outline.schedule.value}; {outline.advice.why}"]
-        begun = "It has begun already, and goes on for nothing." if preview.replayed else ""
+        begun = " It has begun already, and goes on for nothing." if preview.replayed else ""
+        cost = f"The whole training would cost {charged}.{begun}"
         return [
             *([folds] if outline.training.held_out > 0 else []),
             *advice,
             f"Sites to be asked: {listed(preview.sites) or 'none'}.",
-            f"Protected: {unit_text(preview.unit)}. The whole training would cost {charged}. {begun}".rstrip(),
+            f"{protection_text(preview.unit, preview.privacy)} {cost}",
             _balance(preview.privacy),
             answer_meaning(preview.unit, preview.privacy),
             "A dry run: nothing was asked of a site and nothing was spent.",
