@@ -21,7 +21,7 @@ from wardround.federation.query import Statistic
 from wardround.federation.shape import PartKind, Shape
 from wardround.privacy.bounded import IntVector
 
-__all__ = ["CONFIDENCE", "Noise", "NoiseSetting", "Total", "combine", "estimates_of", "exact_sums", "noise_of"]
+__all__ = ["CONFIDENCE", "Noise", "NoiseSetting", "Total", "added", "combine", "estimates_of", "exact_sums", "noise_of"]
 
 _LARGEST = 2**63 - 1
 
@@ -72,7 +72,19 @@ def estimates_of(total: Total) -> Iterable[Estimate]:
 
 def exact_sums(releases: Sequence[IntVector]) -> list[int]:
     """Exact sums, however large: a site may have sent the ends of the 64-bit range."""
-    largest = max((max(int(values.max()), -int(values.min())) for values in releases if values.size), default=0)
-    kind = np.int64 if largest * len(releases) <= _LARGEST else np.object_
-    total: list[int] = np.sum([values.astype(kind) for values in releases], axis=0).tolist()
-    return total
+    total, far = added(releases)
+    found: list[int] = total.tolist()
+    for place, exact in far.items():
+        found[place] = exact
+    return found
+
+
+def added(releases: Sequence[IntVector]) -> tuple[IntVector, dict[int, int]]:
+    """The sums, and once more by place those that 64 bits might not hold; only the latter are right there."""
+    total, far = np.zeros(releases[0].shape, np.int64), np.zeros(releases[0].shape, np.bool_)
+    most = _LARGEST // len(releases)
+    for values in releases:
+        total += values
+        if values.size and (int(values.max()) > most or int(values.min()) < -most):
+            far |= (values > most) | (values < -most)
+    return total, {place: sum(int(values[place]) for values in releases) for place in np.flatnonzero(far).tolist()}

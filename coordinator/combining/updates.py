@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coordinator.combining import exact_sums
+from coordinator.combining import added
 from wardround.federation.answer import Update
 from wardround.federation.release import Release
 
@@ -18,6 +18,8 @@ def updates(releases: Sequence[Release], *, by_site: bool) -> tuple[Update, ...]
     if by_site:
         ordered = sorted(releases, key=lambda release: release.site)
         return tuple(Update(release.site, release.values.astype("<i8").tobytes()) for release in ordered)
-    # Only a site that sends the ends of the range can come here above them; the sum then stays at the end.
-    total = [min(max(number, _ENDS.min), _ENDS.max) for number in exact_sums([each.values for each in releases])]
-    return (Update("", np.array(total, dtype="<i8").tobytes()),)
+    total, far = added([each.values for each in releases])
+    for place, exact in far.items():
+        # Only a site that sends the ends of the range can come above them; the sum then stays at the end.
+        total[place] = min(max(exact, _ENDS.min), _ENDS.max)
+    return (Update("", total.astype("<i8").tobytes()),)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from coordinator.combining import NoiseSetting, combine
+from coordinator.combining import NoiseSetting, combine, exact_sums
+from coordinator.combining.updates import updates
 from coordinator.expecting import expected_errors
 from coordinator.planning import plans_for
 from tests.coordinator.hospitals import PATIENTS, ask, study
@@ -18,6 +19,7 @@ from wardround.federation.answer import Estimate
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.plan import Plan, shape_of
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.release import Release
 from wardround.federation.shape import Shape
 from wardround.federation.study import Study
 from wardround.privacy.law import Mechanism
@@ -98,6 +100,26 @@ def test_totals_beyond_64_bits_are_added_exactly() -> None:
     top = np.array([2**63 - 1])
     estimate = combine(plan, form, [top, top, top], setting=EXACT)[0]
     assert estimate.value == 3 * (2**63 - 1) / 64
+
+
+ends = st.sampled_from([0, 1, 2**61, 2**62, 2**63 - 1, -(2**61), -(2**62), -(2**63)])
+
+
+@hypothesis.given(
+    st.integers(0, 6).flatmap(
+        lambda width: st.lists(
+            st.lists(ends | st.integers(-(2**63), 2**63 - 1), min_size=width, max_size=width), min_size=1, max_size=5
+        )
+    )
+)
+def test_every_sum_is_exact_and_a_total_stays_within_64_bits(sent: list[list[int]]) -> None:
+    releases = [Release("p", str(site), "2026-01-01", np.array(row, dtype=np.int64)) for site, row in enumerate(sent)]
+    exact = [sum(column) for column in zip(*sent, strict=True)]
+    assert exact_sums([release.values for release in releases]) == exact
+    (update,) = updates(releases, by_site=False)
+    within = [min(max(number, -(2**63)), 2**63 - 1) for number in exact]
+    assert np.frombuffer(update.total, dtype="<i8").tolist() == within
+    assert [release.values.tolist() for release in releases] == sent, "what was released is left as it is"
 
 
 @hypothesis.given(
