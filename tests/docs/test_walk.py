@@ -16,6 +16,7 @@ IN_A_FEDERATION = ("docs/coordinator.md", "docs/site.md", "docs/analyst.md")
 ABOUT_QUESTIONS = ("docs/sql.md",)
 ABOUT_STATISTICS = ("docs/statistics.md",)
 ABOUT_LEARNING = ("docs/learning.md",)
+ABOUT_FLOWER = ("docs/flower.md",)
 ABOUT_PRIVACY = ("docs/tutorial-privacy.md", "docs/why-not.md", "docs/wrong-sql.md", "docs/guarantees.md")
 
 
@@ -51,6 +52,13 @@ def test_a_page_about_learning_trains_what_it_shows(page: str, tmp_path: Path) -
         walk.follow(ROOT / page)
 
 
+@pytest.mark.parametrize("page", ABOUT_FLOWER)
+def test_a_page_about_flower_runs_its_app(page: str, tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="flwr is not installed: pip install 'wardround[flower]'")
+    with Walk(tmp_path) as walk:
+        walk.follow(ROOT / page)
+
+
 def test_everything_that_could_be_run_is_on_a_page_that_is() -> None:
     runnable = {block.page for language in ("console", "python") for block in all_blocks(language)}
     assert runnable <= {
@@ -60,6 +68,7 @@ def test_everything_that_could_be_run_is_on_a_page_that_is() -> None:
         *ABOUT_PRIVACY,
         *ABOUT_STATISTICS,
         *ABOUT_LEARNING,
+        *ABOUT_FLOWER,
     }
 
 
