@@ -6,6 +6,7 @@ never leak one unpaid; and only bytes read back from the ledger are ever handed 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study
 from wardround.federation.task import Failed, Pending, SignedTask, Submission
 from wardround.federation.wording import query_text, step_text
+from wardround.privacy.bounded import IntVector
 from wardround.privacy.chance import Chance
 from wardround.privacy.filter import epsilon_charged
 from wardround.privacy.mechanisms import apply
@@ -96,11 +98,7 @@ class Pipeline:
     def _release(self, plan: Plan, form: Shape | StepForm) -> Release:
         date = self.today().isoformat()
         if isinstance(form, StepForm):
-            # Only here: a site that nobody trains at does not load the mathematics of models.
-            from site_agent.learning.steps import take  # noqa: PLC0415
-
-            values = take(form, self.dataset.examples(form), plan.laws()[0], self.noise)
-            return Release(plan.plan_id, self.site, date, values)
+            return Release(plan.plan_id, self.site, date, self._sums(plan, form))
         if plan.threshold:
             fact = selection(plan.laws()[0], form.parts[0], plan.threshold)
             shown = most_frequent(self.noise.select(key_counts(self.dataset.keys(form), fact), fact))
@@ -111,6 +109,16 @@ class Pipeline:
             return Release(plan.plan_id, self.site, date, one_vote(vote, among=form.dimension))
         noised = [apply(part, law, self.noise) for part, law in zip(bounded, plan.laws(), strict=True)]
         return Release(plan.plan_id, self.site, date, np.concatenate([part.total for part in noised]))
+
+    def _sums(self, plan: Plan, form: StepForm) -> IntVector:
+        """The noised sums of one round of a training."""
+        # Only here: a site that nobody trains at does not load the mathematics of models.
+        from site_agent.learning.steps import take  # noqa: PLC0415
+
+        with contextlib.suppress(MemoryError):
+            return take(form, self.dataset.examples(form), plan.laws()[0], self.noise)
+        # Raised outside: numpy says for how many rows there was no room.
+        raise SourceFailed
 
     def _approved(self, signed: SignedTask, form: Shape | StepForm, charge: Charge) -> bool:
         """Whether a steward, who never sees rows, has said yes; a no is already a kept refusal.
