@@ -260,6 +260,8 @@ def test_a_wrong_call_is_one_sentence(desk: Desk, case: str) -> None:
         ("ask", "--profile", "@nowhere", COUNT, "--json"),
         ("ask", "--json"),
         ("simulate", "--json"),
+        ("train", "--json"),
+        ("train", "--profile", "@nowhere", "@nowhere.toml", "--json"),
         ("demo", "--sites", "0", "--json"),
         ("demo", "--sites", "few", "--json"),
         ("nothing", "--json"),

@@ -40,6 +40,7 @@ CONTRACT = {
     ("site", "deny"),
     ("site", "history"),
     ("ask",),
+    ("train",),
     ("budget",),
     ("ledger", "verify"),
     ("ledger", "export"),

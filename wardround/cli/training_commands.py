@@ -11,7 +11,7 @@ import typer
 from wardround.cli.analyst_commands import AsJson, Profile
 from wardround.cli.console import note, print_document, say
 from wardround.cli.progress import ProgressLines
-from wardround.federation.answer import Progress
+from wardround.federation.answer import Progress, SiteState
 from wardround.federation.errors import Mistaken
 
 if TYPE_CHECKING:
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 FOLDER = Path("models")
 
 
+# Of many rounds only this is worth a line: who has to do something, or did not do it.
+_TOLD = (SiteState.PENDING, SiteState.REFUSED, SiteState.FAILED, SiteState.MISSING)
+
+
 class TrainingLines:
-    """A line for each round, with what is left of the budget, and the sites' lines below it."""
+    """A line for each round, with what is left of the budget, and below it the sites that hold it up."""
 
     def __init__(self) -> None:
         self._lines = ProgressLines(sys.stderr)
@@ -33,8 +37,10 @@ class TrainingLines:
         self._lines = ProgressLines(sys.stderr)
 
     def show(self, progress: Progress) -> None:
-        """Show the state of every site that changed."""
-        self._lines.show(progress)
+        """Show every site that waits, refused, failed or is missing."""
+        told = tuple((site, state) for site, state in progress.sites if state in _TOLD)
+        if told:
+            self._lines.show(Progress(progress.seen, told))
 
 
 def add_to(app: typer.Typer) -> None:
