@@ -13,7 +13,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'wardroun
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid, ServerApp
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedProx, Krum
 
 from site_agent.dataset import Dataset
 from site_agent.policy import Policy
@@ -309,3 +309,20 @@ def test_a_request_that_no_app_can_follow_is_refused(
     with pytest.raises(QueryMistaken) as found:
         grid_over(clinics.client, request(**changes))
     assert found.value.message.endswith(sentence)
+
+
+def test_what_an_app_cannot_have_here_is_said_and_not_left_away(clinics: SimulatedFederation) -> None:
+    with pytest.raises(QueryMistaken, match="server_fn and its like are not run here"):
+        run_app(ServerApp(), clinics.client, SHORT)
+    app, kept = app_of(lambda: FedProx(proximal_mu=0.1), size=5)
+    assert run_app(app, clinics.client, SHORT).answers == ()
+    assert len(kept.last.arrays) == 0
+    assert spent(clinics) == 0.0
+
+
+def test_a_model_has_no_scale_before_the_first_round(clinics: SimulatedFederation) -> None:
+    grid = grid_over(clinics.client, SHORT)
+    with pytest.raises(QueryMistaken, match="no scale before the first round"):
+        grid.rounds.predictor(np.zeros(5))
+    with pytest.raises(QueryMistaken, match="5 numbers, the intercept first, and 6 were given"):
+        grid.rounds.predictor(np.zeros(6))

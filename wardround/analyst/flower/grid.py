@@ -32,6 +32,9 @@ from wardround.analyst.flower.records import (
 from wardround.federation.errors import DeadlinePassed, QueryMistaken
 from wardround.federation.step_form import Vector
 
+# Settings are for code that is not there. This one would change what is trained without anybody noticing.
+_PROXIMAL = "proximal-mu"
+
 
 class WardroundGrid(Grid):
     """Flower's grid over the sites of a study, for the rounds of one request.
@@ -168,6 +171,8 @@ def _model(asked: Sequence[Message], *, sites: Mapping[str, Message]) -> tuple[V
         records = list(message.content.array_records.values()) if message.has_content() else []
         if len(records) != 1:
             raise QueryMistaken("a message carries one model, as one ArrayRecord.")
+        if any(_PROXIMAL in settings for settings in message.content.config_records.values()):
+            raise QueryMistaken("sites have no proximal term, so FedProx would be FedAvg; use that, or local_steps.")
         # Strategies send one record to all; reading it once is enough.
         if found and records[0] is found[0][1]:
             continue

@@ -79,6 +79,7 @@ class PrivateRounds:
             raise QueryMistaken("a training by somebody else's steps needs gradients, and each site's sums.")
         self._fitting = begin(training, study, combine=self._seen)
         self._trust = Trust(beginning.outline.request.patients)
+        self._scaling: Standardisation | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -151,8 +152,8 @@ class PrivateRounds:
     def predictor(self, weights: Vector) -> Predictor:
         """What a model with these weights expects of rows; `QueryMistaken` before inputs have their scale."""
         self._require_size(weights)
-        if not self.answers:
-            raise QueryMistaken("inputs have no scale before the first round.")
+        if self._scaling is None:
+            raise QueryMistaken("inputs have no scale before the first round of training.")
         model = self.beginning.outline.training.model
         inputs, target = inputs_of(model, self._study)
         return Predictor(model.kind, inputs, target, weights, self._scaling, model.hidden)

@@ -16,6 +16,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Error, Message, Metadata, MetricRecord, RecordDict
 from flwr.app.exception import AppExitException
 from flwr.app.message import make_message
+from flwr.serverapp import ServerApp
 from flwr.supercore import telemetry
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
@@ -164,6 +165,11 @@ def identify(run: int = 0) -> None:
 def run_of(model_id: str) -> Run:
     """A run, named by what it trains."""
     return Run.create_empty(run_id=int(model_id[:14], 16))
+
+
+def has_main(app: ServerApp) -> bool:
+    """Whether an app is a function of a grid; those of the old style are parts for a runtime to put together."""
+    return getattr(app, "_main", None) is not None
 
 
 def surroundings(run: Run, settings: Mapping[str, bool | float | int | str]) -> Context:

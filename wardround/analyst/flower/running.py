@@ -17,7 +17,7 @@ from flwr.serverapp import ServerApp
 from wardround.analyst.client import Client
 from wardround.analyst.flower.grid import WardroundGrid
 from wardround.analyst.flower.private_rounds import PrivateRounds
-from wardround.analyst.flower.records import APP_FAULTS, surroundings, weights_in
+from wardround.analyst.flower.records import APP_FAULTS, has_main, surroundings, weights_in
 from wardround.analyst.learning.card import privacy_of
 from wardround.analyst.learning.driver import TrainingRound, participants, prepared
 from wardround.analyst.learning.fitted import Metric
@@ -117,6 +117,8 @@ def run_app(
         TooFewSites: a round has too few answers; what was done before it is kept.
         Unavailable: as for a question; the same call goes on later.
     """
+    if not has_main(app):
+        raise QueryMistaken("an app needs a function marked with @app.main(); server_fn and its like are not run here.")
     grid = grid_over(federation, request, nonce=nonce, on_round=on_round)
     settings = {ROUNDS_SETTING: grid.rounds.rounds, **(run_config or {})}
     context = surroundings(grid.run, settings)
