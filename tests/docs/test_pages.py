@@ -166,6 +166,33 @@ def test_the_architecture_lists_every_kind_of_ledger_entry() -> None:
     assert [kind for kind in sorted(kinds) if f"`{kind}`" not in text] == []
 
 
+@pytest.mark.parametrize(("thing", "name"), [("model", "ModelKind.POISSON"), ("stage", "StageKind.PRODUCTS")])
+def test_the_architecture_names_every_file_that_a_new_model_or_stage_touches(thing: str, name: str) -> None:
+    (row,) = re.findall(rf"(?m)^\| {thing} \| .*$", (ROOT / "ARCHITECTURE.md").read_text("utf-8"))
+    told = set(re.findall(r"`([\w/]+\.py)`", row))
+    touched = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("wardround", "protos", "coordinator", "site_agent")
+        for path in (ROOT / folder).rglob("*.py")
+        if name in path.read_text("utf-8") and "simulation" not in path.parts
+    }
+    assert len(touched) > 3
+    assert sorted(touched - told) == []
+
+
+def test_the_lines_of_the_architecture_name_functions_that_exist() -> None:
+    """Each step is `module.function` or `Class.method`, of whichever package."""
+    lines = (ROOT / "ARCHITECTURE.md").read_text("utf-8").split("## Three lines")[1].split("```")[1]
+    named = set(re.findall(r"(?m)^[a-z]* +(?:[\w.]+ → )*?(\w+)\.(\w+)(?= )", lines))
+    assert len(named) > 15
+    source = "".join(
+        path.read_text("utf-8")
+        for folder in ("wardround", "protos", "coordinator", "site_agent")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    assert [f"{owner}.{name}" for owner, name in sorted(named) if not re.search(rf"\bdef {name}\(", source)] == []
+
+
 def test_the_exit_codes_are_told_to_analysts() -> None:
     text = (ROOT / "docs" / "analyst.md").read_text("utf-8")
     assert re.findall(r"(?m)^\| ([0-4]) \|", text) == ["0", "1", "2", "3", "4"]
