@@ -111,7 +111,8 @@ def doubts(metrics: tuple[Metric, ...]) -> tuple[str, ...]:
     ]
     if not drowned:
         return ()
-    return (f"too few held-out patients for the noise: {' and '.join(drowned)} say little; see their standard errors",)
+    says = "say" if len(drowned) > 1 else "says"
+    return (f"too few held-out patients for the noise: {' and '.join(drowned)} {says} little; see the standard error",)
 
 
 def _area(no: Vector, yes: Vector, noise_sd: float) -> Metric:
