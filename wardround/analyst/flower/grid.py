@@ -23,7 +23,6 @@ from wardround.analyst.flower.records import (
     arrays_of,
     declined,
     identify,
-    numbered,
     place_of,
     reply,
     run_of,
@@ -87,7 +86,7 @@ class WardroundGrid(Grid):
         for message in messages:
             self._sent += 1
             number = f"{self._sent}"
-            self._pushed[number] = numbered(message, number)
+            self._pushed[number] = message
             numbers.append(number)
         return numbers
 
@@ -102,31 +101,31 @@ class WardroundGrid(Grid):
     # --- Rounds -------------------------------------------------------------------------------------------
 
     def _pulled(self, numbers: Iterable[str], *, timeout: float | None) -> list[Message]:
-        asked = [self._pushed[number] for number in dict.fromkeys(numbers) if number in self._pushed]
+        asked = {number: self._pushed[number] for number in numbers if number in self._pushed}
         replies: list[Message] = []
-        for kind in dict.fromkeys(message.metadata.message_type for message in asked):
-            group = [message for message in asked if message.metadata.message_type == kind]
+        for kind in dict.fromkeys(message.metadata.message_type for message in asked.values()):
+            group = {number: each for number, each in asked.items() if each.metadata.message_type == kind}
             try:
                 replies += self._answered(kind, group, timeout=timeout)
             except DeadlinePassed:
                 continue
-            for message in group:
-                self._pushed.pop(message.metadata.message_id)
+            for number in group:
+                del self._pushed[number]
         return replies
 
-    def _answered(self, kind: str, asked: Sequence[Message], *, timeout: float | None) -> list[Message]:
-        found = {self._sites.get(message.metadata.dst_node_id, ""): message for message in asked}
+    def _answered(self, kind: str, asked: Mapping[str, Message], *, timeout: float | None) -> list[Message]:
+        sites = {self._sites.get(message.metadata.dst_node_id, ""): number for number, message in asked.items()}
         try:
-            weights, like = _model(asked, sites=found)
+            weights, like = _model(list(asked.values()), sites=sites)
             contents = self._contents(kind, weights, like, limit_seconds=timeout)
         except QueryMistaken as mistake:
-            return [declined(message, mistake.message) for message in asked]
+            return [declined(message, number, mistake.message) for number, message in asked.items()]
         silent = self.rounds.silent()
         return [
-            reply(message, contents[site])
+            reply(asked[number], number, contents[site])
             if site in contents
-            else declined(message, silent.get(site, f"{site} gave nothing."))
-            for site, message in sorted(found.items())
+            else declined(asked[number], number, silent.get(site, f"{site} gave nothing."))
+            for site, number in sorted(sites.items())
         ]
 
     def _contents(
@@ -162,7 +161,7 @@ class WardroundGrid(Grid):
                 )
 
 
-def _model(asked: Sequence[Message], *, sites: Mapping[str, Message]) -> tuple[Vector, ArrayRecord]:
+def _model(asked: Sequence[Message], *, sites: Mapping[str, str]) -> tuple[Vector, ArrayRecord]:
     """The one model that all messages carry."""
     if "" in sites or len(sites) != len(asked):
         raise QueryMistaken("each message of a round goes to another site of the study.")

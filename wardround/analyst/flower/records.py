@@ -101,39 +101,35 @@ def failed(site: str, sentence: str, *, turn: int) -> Message:
     return make_message(_from(site, turn), error=Error(REFUSED_CODE, sentence))
 
 
-def reply(asked: Message, content: RecordDict) -> Message:
-    """An answer to a message."""
-    return Message(content, reply_to=asked)
+def reply(asked: Message, number: str, content: RecordDict) -> Message:
+    """An answer to a message that a grid gave this number."""
+    return make_message(_back(asked, number), content=content)
 
 
-def declined(asked: Message, sentence: str) -> Message:
-    """An answer to a message that says why there is none."""
-    return Message(Error(REFUSED_CODE, sentence), reply_to=asked)
-
-
-def numbered(message: Message, number: str) -> Message:
-    """The same message with its number, which a grid gives it."""
-    of = message.metadata
-    metadata = Metadata(
-        run_id=of.run_id,
-        message_id=number,
-        src_node_id=of.src_node_id,
-        dst_node_id=of.dst_node_id,
-        reply_to_message_id=of.reply_to_message_id,
-        group_id=of.group_id,
-        created_at=of.created_at,
-        ttl=of.ttl,
-        message_type=of.message_type,
-    )
-    if message.has_error():
-        return make_message(metadata, error=message.error)
-    return make_message(metadata, content=message.content)
+def declined(asked: Message, number: str, sentence: str) -> Message:
+    """An answer that says why there is none."""
+    return make_message(_back(asked, number), error=Error(REFUSED_CODE, sentence))
 
 
 def addressed(content: RecordDict, kind: str, place: int, *, group: str, ttl: float | None) -> Message:
     """A message to one site."""
     identify()
     return Message(content, place, kind, ttl=ttl, group_id=group)
+
+
+def _back(asked: Message, number: str) -> Metadata:
+    of = asked.metadata
+    return Metadata(
+        run_id=of.run_id,
+        message_id="",
+        src_node_id=of.dst_node_id,
+        dst_node_id=of.src_node_id,
+        reply_to_message_id=number,
+        group_id=of.group_id,
+        created_at=of.created_at,
+        ttl=of.ttl,
+        message_type=of.message_type,
+    )
 
 
 def _from(site: str, turn: int) -> Metadata:
