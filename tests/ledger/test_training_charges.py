@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sqlite3
 import threading
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ledger.ledger_bench import BLOCK, ROUNDS, Bench, charge, plan_id, step_charge
+from tests.ledger.ledger_bench import BLOCK, ROUNDS, VALUES, Bench, charge, plan_id, step_charge
 from tests.ledger.test_verify_site import CAPPED, Said, codes, paid, signed
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PlanRefused
 from wardround.federation.ledger.body import Plain, cost_body, facts_body
@@ -177,6 +178,12 @@ def charged(word: str, facts: tuple[AnyFact, ...]) -> Said:
     return "charged", {**body, **cost_body(Charge(word, facts).cost)}
 
 
+def bloated(**changes: int) -> Said:
+    """A first round that says more of its training than was paid for."""
+    (whole,) = step_charge("x", 0).facts
+    return charged("x", (dataclasses.replace(whole, **changes),))  # type: ignore[arg-type]
+
+
 def test_the_truth_about_a_training_is_valid() -> None:
     said = (CAPPED, round_of("x", 1, first=True), paid("a"), round_of("y", 0), round_of("z", 2))
     assert judge(signed(*said)).problems == ()
@@ -196,6 +203,12 @@ LIES: dict[str, tuple[list[Said], str]] = {
         "RepeatedStep",
     ),
     "a training charged twice": ([round_of("x", 1, first=True), round_of("y", 0, first=True)], "RepeatedCharge"),
+    "more rounds than sums that are paid for": ([bloated(rounds=ROUNDS + 1)], "UnpaidStep"),
+    "a first round of more numbers than are paid for": ([bloated(dimension=ROUNDS * VALUES + 1)], "UnpaidStep"),
+    "a later round of more numbers than are left": (
+        [round_of("x", 1, first=True), charged("y", (StepFact(BLOCK, 0, 2 * VALUES + 1),))],
+        "UnpaidStep",
+    ),
     "a round beside a question": (
         [round_of("x", 1, first=True), charged("y", (StepFact(BLOCK, 0, 3), *charge("a").facts))],
         "MalformedEntry",

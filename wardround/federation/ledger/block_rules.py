@@ -18,6 +18,7 @@ class BlockRules:
         self._went_on_at: dict[str, set[str]] = {}
         self._taken: dict[tuple[str, int], tuple[str, int]] = {}
         self._payers: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
 
     def charged(
         self, facts: tuple[AnyFact, ...], *, plan_id: str, sites: Iterable[str], sequence: int
@@ -34,7 +35,12 @@ class BlockRules:
                 case BlockFact():
                     if fact.block in self._rounds:
                         yield Code.REPEATED_CHARGE
+                    stages = (*fact.trained, *fact.held_out)
+                    if fact.rounds > sum(stage.count for stage in stages):
+                        # Every round has a sum of its own, and each sum is paid for.
+                        yield Code.UNPAID_STEP
                     self._rounds.setdefault(fact.block, fact.rounds)
+                    self._numbers.setdefault(fact.block, sum(stage.dimension * stage.count for stage in stages))
                     self._paid_at.setdefault(fact.block, set()).update(asked)
                     self._payers.setdefault(plan_id, fact.block)
                 case StepFact():
@@ -44,7 +50,15 @@ class BlockRules:
                     self._went_on_at.setdefault(fact.block, set()).update(asked)
             if (fact.block, fact.place) in self._taken:
                 yield Code.REPEATED_STEP
+            yield from self._counted(fact)
             self._taken.setdefault((fact.block, fact.place), (plan_id, sequence))
+
+    def _counted(self, fact: BlockFact | StepFact) -> Iterator[Code]:
+        """What is wrong with how many numbers a round releases: all rounds together release what was paid for."""
+        left = self._numbers.get(fact.block, 0) - fact.dimension
+        self._numbers[fact.block] = left
+        if left < 0:
+            yield Code.UNPAID_STEP
 
     def given_back(self, plan_id: str, site: str) -> Iterator[Code]:
         """What is wrong with giving a plan's charge back at a site: further rounds there stood on it."""
