@@ -256,3 +256,27 @@ def test_more_records_than_64_bits_can_add_are_read_in_shares(
     monkeypatch.setattr("site_agent.sources.duckdb_tallies.MOST_RECORDS", 1)
     with pytest.raises(SourceFailed):
         files.bounded(asked(rows=50, groups=3))
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+@pytest.mark.parametrize("units", [1, 7, 400])
+def test_in_pieces_every_unit_is_as_it_is_at_once(
+    monkeypatch: pytest.MonkeyPatch, dtype: type[np.unsignedinteger], units: int
+) -> None:
+    """Pieces end between units, also at the last number that a type has."""
+    part = asked().parts[0]
+    bits = record_number(part).bits
+    generator = np.random.default_rng(units)
+    top = int(np.iinfo(dtype).max) >> bits
+    unit = top - generator.integers(0, units, 3000, dtype=dtype)
+    packed = (unit << dtype(bits)) | generator.integers(0, part.groups, 3000, dtype=dtype)
+
+    def tally() -> list[list[int]]:
+        found = bounding.packed_tally(packed.copy(), part, cap=3, key=KEY, lowest_key=0)
+        return [[int(each) for each in line] for line in found]
+
+    whole = tally()
+    monkeypatch.setattr(bounding, "_PIECE", 1)
+    assert len(list(bounding._whole_units(np.sort(packed), bits, at_least=1))) == np.unique(unit).size
+    assert tally() == whole
+    assert sum(map(sum, whole)) == sum(min(3, int(n)) for n in np.unique(unit, return_counts=True)[1])
