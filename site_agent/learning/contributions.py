@@ -24,6 +24,9 @@ Contribution = Callable[[Matrix, Vector, Vector], Vectors]
 _MOST = 1e100
 """Public numbers beyond it are cut: products of two of them, and sums of those, are still doubles."""
 
+_LARGEST_POWER = 709.0
+"""e to this is a double still, and beyond the outcome that a row could have but for those near the last of doubles."""
+
 _NEAR = 2.0**16
 _ROWS = 64
 _SPREADS_OF_TARGET = 3.0
@@ -159,7 +162,7 @@ def _chance(score: Vector) -> Vector:
 
 def _expected(score: Vector, high: float) -> Vector:
     """exp, cut where twice the highest outcome is passed: a residual is cut before."""
-    most = math.log(high) + 1.0 if high > 0.0 else 0.0
+    most = min(math.log(high) + 1.0, _LARGEST_POWER) if high > 0.0 else 0.0
     return np.exp(np.minimum(score, most))
 
 
