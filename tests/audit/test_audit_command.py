@@ -58,7 +58,7 @@ def require_all_held(document: Mapping[str, list[Line]], *, of_trainings: float,
 def test_every_claim_holds_and_every_broken_control_is_flagged(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "--json")
     document = json.loads(out)
-    require_all_held(document, of_trainings=0.4, of_samples=0.2)
+    require_all_held(document, of_trainings=0.35, of_samples=0.2)
     assert code == 0
     assert document["passed"] is True
     assert "auditing: broken controls" in err

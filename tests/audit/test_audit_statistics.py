@@ -147,6 +147,15 @@ def test_a_bound_on_mu_is_close_to_the_truth_and_below_it(shift: int) -> None:
     assert 0.8 * mu < bound <= mu
 
 
+def test_slack_is_added_to_what_may_be_missed() -> None:
+    absent = np.random.default_rng(3).normal(size=20_000)
+    present = absent[::-1] + 2.0
+    bounds = [mu_bound(present, absent, alpha=1e-3, delta=delta) for delta in (0.0, 1e-9, 0.05, 0.3, 1.0)]
+    assert 1.8 < bounds[0] < 2.0
+    assert bounds[1] == pytest.approx(bounds[0])
+    assert bounds[0] > bounds[1] > bounds[2] > bounds[3] > bounds[4] == 0.0
+
+
 @pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN])
 def test_a_likelihood_ratio_is_that_of_the_probabilities(mechanism: Mechanism) -> None:
     law = NoiseLaw(mechanism, Fraction(4))

@@ -23,6 +23,8 @@ def audit(
 ) -> None:
     """Try to tell two worlds apart, with and without one patient, through every mechanism.
 
+    Models are trained whole, one training for every thousand draws.
+
     Proves a lower bound on what each mechanism leaks and compares it with what is charged. Mechanisms that are
     broken on purpose must be flagged in the same run. Exit code 4 when a claim does not hold, or was not tested
     hard enough, or a broken control was missed.

@@ -33,9 +33,9 @@ from wardround.simulation.noise import ZeroNoise
 DRAWS_PER_TRAINING = 1000
 """So many draws take about as long as one training."""
 
-LEAST_PROVED, LEAST_PROVED_OF_SAMPLES = 0.4, 0.2
+LEAST_PROVED, LEAST_PROVED_OF_SAMPLES = 0.35, 0.2
 """A few hundred trainings prove less than many draws; and what is charged for sums over samples is one Gaussian that
-tells more than all of them, of which they use about two thirds."""
+tells more than all of them, of which they use a part."""
 
 _FEWEST = 20
 _ENOUGH_FOR_ROWS, _EPSILON_OF_ROWS = 150, 6.0
@@ -86,7 +86,7 @@ def training_claims(folder: Path, setting: Setting, tell: Callable[[str], None])
         "trainings, a patient held out": (plan_of_folds(), crowd.trying, crowd.without, LEAST_PROVED),
         "trainings, local steps": (plan_of_steps(4), crowd.learning, crowd.without, LEAST_PROVED),
         "trainings, secret samples": (
-            plan_of_steps(16, rate=Fraction(1, 2)),
+            plan_of_steps(16, rate=Fraction(3, 4)),
             alone.learning,
             alone.without,
             LEAST_PROVED_OF_SAMPLES,
