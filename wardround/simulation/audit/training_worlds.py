@@ -22,7 +22,7 @@ from wardround.federation.training import Model, ModelKind, Stage, StageKind, St
 
 TABLE = "visits"
 EPSILON = 12.0
-"""Of one training: a few hundred of them prove more than half of it, and could prove half as much again if it were there."""
+"""Of one training: a few hundred of them prove over half of it, and could prove half as much again were it there."""
 CANARY_ROWS = 50
 PATIENTS = 8
 HELD_OUT = Fraction(1, 4)
