@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import sqlite3
 
-from coordinator.accounting import Accounting, question_of
+from coordinator.accounting import Accounting
 from coordinator.dispatch import Dispatch, has_task, round_key, site_key
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
-from coordinator.roster import active_site, freeze
+from coordinator.roster import active_site, freeze, refuse_unless_active
 from wardround.federation.answer import SiteState
 from wardround.federation.errors import (
     AwaitingApproval,
@@ -100,7 +100,7 @@ class Collection:
 
     def _note(self, site: str, plan_id: str, state: SiteState) -> None:
         with self._ledger.database.transaction() as connection:
-            active_site(connection, site)
+            refuse_unless_active(connection, site)
             if not has_task(connection, plan_id, site):
                 raise UnknownTask
             connection.execute(
@@ -114,10 +114,10 @@ class Collection:
             identity = active_site(connection, site).identity
             if not has_task(connection, plan_id, site):
                 raise UnknownTask
-            plan = question_of(connection, plan_id).plan
+            plan = self._ledger.plans.reserved(connection, plan_id)
         self._check(site, identity, plan, submission)
         with self._ledger.database.transaction() as connection:
-            active_site(connection, site)
+            refuse_unless_active(connection, site)
             kept = self._keep_once(connection, site, submission)
         # Raised only here: inside the transaction it would undo the freeze.
         if isinstance(kept, FederationError):

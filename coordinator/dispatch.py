@@ -13,8 +13,7 @@ from coordinator import blocks
 from coordinator.accounting import outcome_of
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
-from coordinator.roster import Standing, active_site, all_sites
-from coordinator.stored_plan import decode_plan
+from coordinator.roster import Standing, refuse_unless_active
 from wardround.federation.answer import SiteState
 from wardround.federation.ledger.entry import Head
 from wardround.federation.plan import Plan
@@ -98,7 +97,8 @@ class Dispatch:
         with self._ledger.database.reading() as connection:
             stored = dict.fromkeys(blocks.left_out(connection, plan.plan_id), SiteState.REFUSED)
             stored |= task_states(connection, plan.plan_id)
-            active = {site.name for site in all_sites(connection) if site.state is Standing.ACTIVE}
+            rows = connection.execute("SELECT name FROM sites WHERE state = ?", (Standing.ACTIVE.value,))
+            active = {name for (name,) in rows}
         with self._guard:
             return tuple(
                 (site, self._shown(plan.plan_id, site, stored.get(site, SiteState.OPEN), active=site in active))
@@ -128,7 +128,7 @@ class Dispatch:
     def _next(self, site: str) -> tuple[Task | None, float]:
         """The next task, or how long it makes sense to wait for a failed one."""
         with self._ledger.database.reading() as connection:
-            active_site(connection, site)
+            refuse_unless_active(connection, site)
             rows = connection.execute(
                 "SELECT plan_id FROM tasks WHERE site = ? AND state IN ('open', 'failed') ORDER BY number", (site,)
             ).fetchall()
@@ -136,12 +136,9 @@ class Dispatch:
             ready = next((plan_id for plan_id, pause in pauses.items() if pause <= 0), None)
             if ready is None:
                 return None, min(pauses.values(), default=float("inf"))
-            stored, sequence, digest = connection.execute(
-                "SELECT rounds.plan, sites.head_sequence, sites.head_digest FROM rounds, sites"
-                " WHERE rounds.plan_id = ? AND sites.name = ?",
-                (ready, site),
-            ).fetchone()
-        return Task(decode_plan(stored, plan_id=ready), site, Head(sequence, digest)), 0.0
+            plan = self._ledger.plans.reserved(connection, ready)
+            head = connection.execute("SELECT head_sequence, head_digest FROM sites WHERE name = ?", (site,)).fetchone()
+        return Task(plan, site, Head(*head)), 0.0
 
     def _pause(self, plan_id: str, site: str) -> float:
         with self._guard:

@@ -5,10 +5,11 @@ The study's allowance is fixed when the ledger is opened for the first time and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.schema import LATER, SCHEMA
+from coordinator.stored_plan import ReservedPlans
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
@@ -26,6 +27,7 @@ class Ledger:
     database: Database
     study: Study
     identity: Identity
+    plans: ReservedPlans = field(default_factory=ReservedPlans, compare=False)
 
     def close(self) -> None:
         """Close every connection."""

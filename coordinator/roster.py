@@ -169,13 +169,23 @@ def site_of(connection: sqlite3.Connection, name: str) -> SiteRecord:
 def active_site(connection: sqlite3.Connection, name: str) -> SiteRecord:
     """One site that may take part; otherwise `NotAuthorized` or `SiteFrozen`."""
     found = site_of(connection, name)
-    match found.state:
-        case Standing.ACTIVE:
-            return found
-        case Standing.FROZEN:
-            raise SiteFrozen
-        case Standing.REVOKED:
-            raise NotAuthorized
+    _refuse_unless_active(found.state)
+    return found
+
+
+def refuse_unless_active(connection: sqlite3.Connection, name: str) -> None:
+    """`NotAuthorized` or `SiteFrozen` unless the site may take part; nothing else about it is read."""
+    row = connection.execute("SELECT state FROM sites WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        raise NotAuthorized
+    _refuse_unless_active(row[0])
+
+
+def _refuse_unless_active(state: str) -> None:
+    if state == Standing.FROZEN:
+        raise SiteFrozen
+    if state != Standing.ACTIVE:
+        raise NotAuthorized
 
 
 def freeze(connection: sqlite3.Connection, ledger: Ledger, name: str, reason: str) -> None:

@@ -31,15 +31,7 @@ from wardround.federation.errors import (
 )
 from wardround.federation.identity import Identity, PublicIdentity
 from wardround.federation.ledger import accounts, chain, site_tables
-from wardround.federation.ledger.body import (
-    Plain,
-    cap_body,
-    cap_in,
-    cost_body,
-    decode_body,
-    facts_body,
-    text_in,
-)
+from wardround.federation.ledger.body import Plain, cap_body, cap_in, cost_body, decode_body, facts_body, text_in
 from wardround.federation.ledger.database import LEDGER_FILE, Database
 from wardround.federation.ledger.entry import Entry, Head
 from wardround.federation.plan import Charge
@@ -164,6 +156,16 @@ class SiteLedger:
         if forked:
             raise SiteFrozen
 
+    def look(self, plan_id: str, *, head: Head) -> tuple[Kept | None, bool]:
+        """Reconcile, and say what was kept for this plan and whether it was paid for: one view of the disk."""
+        with self._database.reading() as connection:
+            _refuse_if_frozen(connection)
+            if chain.contains(connection, head):
+                kept = outbox.find(connection, plan_id)
+                return kept, kept is None and outbox.charge_entry(connection, plan_id) is not None
+        self.reconcile(head)
+        return self.look(plan_id, head=head)
+
     def find(self, plan_id: str) -> Kept | None:
         """What was kept for this plan, read from the disk; it may be sent again and again."""
         with self._database.reading() as connection:
@@ -219,9 +221,10 @@ class SiteLedger:
     def undelivered(self) -> list[Kept]:
         """What has no receipt yet, oldest first; nothing at all once frozen."""
         with self._database.reading() as connection:
-            if _frozen(connection) is not None:
+            plans = outbox.undelivered(connection)
+            if not plans or _frozen(connection) is not None:
                 return []
-            kept = (outbox.find(connection, plan_id) for plan_id in outbox.undelivered(connection))
+            kept = (outbox.find(connection, plan_id) for plan_id in plans)
             return [word for word in kept if word is not None]
 
     def delivered(self, plan_id: str, receipt: Entry) -> None:

@@ -58,10 +58,10 @@ class Pipeline:
         """Answer the task exactly once; a repeat returns the stored bytes."""
         task = authentic(signed, site=self.site, coordinator=self.coordinator)
         plan = task.plan
-        self.ledger.reconcile(task.head)
-        if (earlier := self.ledger.find(plan.plan_id)) is not None:
+        earlier, charged = self.ledger.look(plan.plan_id, head=task.head)
+        if earlier is not None:
             return earlier
-        if not self.ledger.charged(plan.plan_id):
+        if not charged:
             try:
                 form, charge = admit(plan, site=self.site, study=self.study, policy=self.policy)
                 self._check(form)

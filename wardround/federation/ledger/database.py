@@ -117,7 +117,7 @@ class Database:
         if connection.in_transaction:
             yield connection
             return
-        with _translated():
+        try:
             connection.execute("BEGIN")
             try:
                 # The view is fixed by the first read, so that it begins here and not somewhere in the block.
@@ -125,6 +125,8 @@ class Database:
                 yield connection
             finally:
                 connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise _fault(error) from None
 
     def close(self) -> None:
         """Close every thread's connection."""
