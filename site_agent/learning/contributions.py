@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from site_agent.learning.examples import Matrix, Vector
-from site_agent.learning.whole import Vectors
+from site_agent.learning.whole import Vectors, row_products
 from wardround.federation.step_form import Input, StepForm, is_binary, unpack
 from wardround.federation.training import ModelKind, StageKind
 
@@ -120,7 +120,7 @@ class _Inputs:
         found = np.empty((inputs.shape[0], self.width))
         found[:, 0] = 1.0 / self.root
         found[:, 1:] = self._scale(inputs)
-        squares = _dot(found, found)
+        squares = row_products(found, found)
         factor = np.sqrt(squares)
         np.maximum(factor, 1.0, out=factor)
         return found, np.divide(1.0, factor, out=factor), squares
@@ -175,10 +175,10 @@ class _Layers:
     intercept: float
 
     def hidden(self, inputs: Matrix) -> Matrix:
-        return np.tanh(_dot(inputs[:, np.newaxis, :], self.inner[np.newaxis]))
+        return np.tanh(row_products(inputs[:, np.newaxis, :], self.inner[np.newaxis]))
 
     def score(self, hidden: Matrix) -> Vector:
-        return _dot(hidden, self.outer) + self.intercept
+        return row_products(hidden, self.outer) + self.intercept
 
 
 def _layers(weights: Vector, hidden: int, width: int) -> _Layers:
@@ -252,7 +252,7 @@ class _Gradient:
         if self._kind is ModelKind.PERCEPTRON:
             return Vectors(self._through_layers(self._inputs(inputs), target, weights))
         found, shortened, squares = self._inputs.parts(inputs)
-        residual = self._residual(_dot(found, weights) * shortened, target)
+        residual = self._residual(row_products(found, weights) * shortened, target)
         residual *= shortened
         return Vectors(found, residual, squares)
 
@@ -304,7 +304,7 @@ class _Scores:
 
     def _score(self, inputs: Matrix, weights: Vector) -> Vector:
         if self._kind is not ModelKind.PERCEPTRON:
-            return _dot(inputs, weights)
+            return row_products(inputs, weights)
         inputs *= self._inputs.root
         layers = _layers(weights, self._hidden, self._inputs.width)
         return layers.score(layers.hidden(inputs))
@@ -319,12 +319,6 @@ class _Scores:
         if self._kind is ModelKind.POISSON:
             return numeric.error_in_units(_expected(score, self._form.target.high), target)
         return numeric.error(score, target)
-
-
-def _dot(rows: Matrix, other: Matrix | Vector) -> Vector:
-    """One product for each row; a product of matrices would add up a row's terms by where the row stands."""
-    found: Vector = np.vecdot(rows, other)
-    return found
 
 
 def _over(difference: Vector, width: float) -> Vector:
