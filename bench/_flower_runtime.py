@@ -129,16 +129,25 @@ def runtime_seconds(folder: Path, *, sites: int, rounds: int, limit_seconds: flo
     return None
 
 
-def ray_seconds(python: Path, folder: Path, *, sites: int, rounds: int) -> list[float]:
-    """Seconds of each round in Flower's Ray engine, by a Python that has it."""
+def ray_seconds(
+    python: Path, folder: Path, *, sites: int, rounds: int, limit_seconds: float = 900.0
+) -> list[float] | None:
+    """Seconds of each round in Flower's Ray engine, by a Python that has it; None where it does not come to its end."""
     out = write_app(folder, sites=sites, rounds=rounds)
     (folder / "app" / "ray_run.py").write_text(RAY.format(sites=sites), encoding="utf-8")
     home = folder / "home"
     home.mkdir()
-    command = [str(python), str(folder / "app" / "ray_run.py")]
-    with (folder / "ray.log").open("wb") as log:
-        subprocess.run(command, env=environment(home), cwd=folder / "app", stdout=log, stderr=log, check=True)
-    return [float(each) for each in json.loads(out.read_text(encoding="utf-8"))]
+    command: list[object] = [python, folder / "app" / "ray_run.py"]
+    until = time.monotonic() + limit_seconds
+    with process(command, folder / "app", "ray", home):
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError, ValueError):
+                if len(found := json.loads(out.read_text(encoding="utf-8"))) == rounds:
+                    return [float(each) for each in found]
+            if "RuntimeError" in (folder / "app" / "ray.log").read_text(encoding="utf-8", errors="replace"):
+                break
+            time.sleep(0.5)
+    return None
 
 
 def write_app(folder: Path, *, sites: int, rounds: int) -> Path:

@@ -181,14 +181,18 @@ def simulated(sites: int, rounds: int, ray: Path | None, ray_rounds: int) -> Non
     print(f"    processor time {used:.1f} s, {1e3 * used / rounds / sites:.2f} ms a site and round")
     print(f"    beside them {made:.1f} s to enrol everybody, {measured:.1f} s for two rounds that scale inputs")
     print(f"    peak memory {peak_mebibytes():.0f} MiB")
-    if ray is None:
+    theirs = None
+    if ray is not None:
+        with tempfile.TemporaryDirectory(prefix="wardround-bench-", ignore_cleanup_errors=True) as name:
+            theirs = ray_seconds(ray, Path(name), sites=sites, rounds=ray_rounds)
+    if theirs is None:
         each = MEASURED_RAY_SECONDS / MEASURED_ROUNDS
-        print("  Flower's Ray engine was not run (--ray PYTHON with flwr[simulation]); measured on two cores:")
+        print(
+            "  Flower's Ray engine did not run here (--ray PYTHON with flwr[simulation]); measured on two idle cores:"
+        )
         print(f"    {MEASURED_RAY_SECONDS:.0f} s for {MEASURED_ROUNDS} rounds of 1000, {each:.1f} s a round")
         each *= sites / 1000
     else:
-        with tempfile.TemporaryDirectory(prefix="wardround-bench-", ignore_cleanup_errors=True) as name:
-            theirs = ray_seconds(ray, Path(name), sites=sites, rounds=ray_rounds)
         each = statistics.mean(theirs)
         print(f"  Flower's Ray engine: {each:.1f} s a round over {len(theirs)} rounds (no ledger, no noise)")
     ratio = each / ours
