@@ -187,9 +187,7 @@ def simulated(sites: int, rounds: int, ray: Path | None, ray_rounds: int) -> Non
             theirs = ray_seconds(ray, Path(name), sites=sites, rounds=ray_rounds)
     if theirs is None:
         each = MEASURED_RAY_SECONDS / MEASURED_ROUNDS
-        print(
-            "  Flower's Ray engine did not run here (--ray PYTHON with flwr[simulation]); measured on two idle cores:"
-        )
+        print("  Flower's Ray engine did not run here (--ray PYTHON with flwr[simulation]); once, on two cores:")
         print(f"    {MEASURED_RAY_SECONDS:.0f} s for {MEASURED_ROUNDS} rounds of 1000, {each:.1f} s a round")
         each *= sites / 1000
     else:
