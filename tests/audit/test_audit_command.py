@@ -93,7 +93,7 @@ def test_every_claim_holds_and_every_broken_control_is_flagged(capsys: pytest.Ca
 @pytest.mark.slow
 def test_ten_times_the_draws_prove_more_and_still_not_too_much(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--draws", "3000000", "--json")
-    require_all_held(json.loads(out), of_trainings=0.8, of_samples=0.45)
+    require_all_held(json.loads(out), of_trainings=0.75, of_samples=0.45)
     assert code == 0
 
 
