@@ -14,7 +14,14 @@ from typing import Protocol
 
 from site_agent.ledger import SiteLedger
 from site_agent.pipeline import Pipeline
-from wardround.federation.errors import FederationError, InvariantBroken, ProtocolViolation, SiteFrozen, Unavailable
+from wardround.federation.errors import (
+    FederationError,
+    InvariantBroken,
+    PeerUnreachable,
+    ProtocolViolation,
+    SiteFrozen,
+    Unavailable,
+)
 from wardround.federation.ledger.entry import Entry
 from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Submission
 
@@ -22,6 +29,8 @@ POLL_SECONDS = 20.0
 APPROVAL_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 30.0
+# A coordinator that starts, or starts again, should not wait half a minute for its sites; nobody listens meanwhile.
+LONGEST_UNREACHABLE_SECONDS = 4.0
 
 log = logging.getLogger("wardround.site")
 
@@ -62,9 +71,9 @@ class Pause:
 
     ceiling_seconds: float = FIRST_PAUSE_SECONDS
 
-    def next_seconds(self) -> float:
-        """How long to wait now; the ceiling doubles each time."""
-        seconds = self.ceiling_seconds * (1 + secrets.randbelow(1000)) / 1000
+    def next_seconds(self, *, most: float = LONGEST_PAUSE_SECONDS) -> float:
+        """How long to wait now, `most` at most; the ceiling doubles each time."""
+        seconds = min(self.ceiling_seconds, most) * (1 + secrets.randbelow(1000)) / 1000
         self.ceiling_seconds = min(self.ceiling_seconds * 2, LONGEST_PAUSE_SECONDS)
         return seconds
 
@@ -151,7 +160,8 @@ class Agent:
         except FederationError as error:
             if self._stopping.is_set():
                 return
-            seconds = pause.next_seconds()
+            away = isinstance(error, PeerUnreachable)
+            seconds = pause.next_seconds(most=LONGEST_UNREACHABLE_SECONDS if away else LONGEST_PAUSE_SECONDS)
             level = logging.INFO if isinstance(error, Unavailable) else logging.WARNING
             log.log(level, "%s (%s); trying again in %.1f s", error.message, error.code, seconds)
             self._stopping.wait(seconds)

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.agent import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Agent, Pause
+from site_agent.agent import (
+    APPROVAL_SECONDS,
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    LONGEST_UNREACHABLE_SECONDS,
+    Agent,
+    Pause,
+)
 from tests.roles.lone_site import LoneSite, Rows
 from wardround.federation.errors import InvariantBroken, PeerUnreachable
 from wardround.federation.ledger.entry import Entry
@@ -79,6 +86,36 @@ def test_pauses_grow_to_a_ceiling_and_begin_again_after_a_success() -> None:
     assert ceilings[-1] == LONGEST_PAUSE_SECONDS
     pause.reset()
     assert pause.next_seconds() <= FIRST_PAUSE_SECONDS * 1.001
+
+
+class Hurried(threading.Event):
+    """An ending that nobody waits for; how long they would have is noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout == APPROVAL_SECONDS:
+            return super().wait(timeout)
+        self.waits.append(timeout or 0.0)
+        return self.is_set()
+
+
+def test_sites_are_back_soon_after_a_coordinator_that_was_away_for_long(tmp_path: Path) -> None:
+    def away() -> SignedTask | None:
+        raise PeerUnreachable
+
+    def enough() -> SignedTask | None:
+        agent.stop()
+        return None
+
+    site, ending = LoneSite(tmp_path), Hurried()
+    agent = Agent(site.pipeline, site.ledger, Scripted(*[away] * 60, enough), _stopping=ending)
+    agent.serve()
+    assert len(ending.waits) >= 60
+    assert max(ending.waits) <= LONGEST_UNREACHABLE_SECONDS * 1.001
+    site.ledger.close()
 
 
 def test_a_stopped_agent_leaves_its_long_poll(tmp_path: Path) -> None:
