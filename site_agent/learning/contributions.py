@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,12 +28,15 @@ _MOST = 1e100
 _LARGEST_POWER = 709.0
 """e to this is a double still, and beyond the outcome that a row could have but for those near the last of doubles."""
 
+_REMEMBERED = 8
 _NEAR = 2.0**16
 _ROWS = 64
 _SPREADS_OF_TARGET = 3.0
 _HALF = 0.5
 
 
+# It follows from public words alone and keeps nothing of the rows it is called with.
+@lru_cache(maxsize=_REMEMBERED)
 def contribution(form: StepForm) -> Contribution:
     """How rows become vectors in this step."""
     match form.step.kind:
