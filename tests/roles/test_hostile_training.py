@@ -104,6 +104,9 @@ LIES: dict[str, Callable[[LoneSite], Plan]] = {
     "a sample of a third": lambda s: plan(
         s, step(of=dataclasses.replace(with_stage(rate=Fraction(1, 3)), slack=10**9))
     ),
+    "all of δ for hardly any ε": lambda s: plan(
+        s, step(of=dataclasses.replace(with_stage(rate=Fraction(1, 2), scale=Fraction(2**30)), slack=10**9))
+    ),
     "more rounds than anybody takes": lambda s: plan(s, step(of=with_stage(rounds=10**6))),
     "no steps in a round": lambda s: plan(s, step(of=with_stage(steps=0))),
     "a price above the policy's": lambda s: plan(s, step(of=with_stage(scale=Fraction(4 * LENGTH)))),

@@ -27,6 +27,12 @@ from wardround.privacy.selection import ChoiceFact, Choosing, exact_epsilon
 from wardround.privacy.thresholding import SelectionFact
 
 _REMEMBERED = 32
+SLACK_OF_ONE_SUM = 2**8
+"""The arithmetic of composing sampled sums takes about so much of the slack for each of them."""
+
+FEWEST_SUMS = 1024
+# A training need not use up the ε that its slack was chosen for.
+_SHARES_OF_SLACK = 4
 
 
 # Without slots, so that what follows from the encoding is computed once. It is kept on the very object and not looked
@@ -199,6 +205,9 @@ def _charge(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:
         cost = charge.cost
     except ValueError as error:
         raise PlanRefused(f"the plan's noise is outside what can be accounted: {error}") from None
+    if isinstance(form, StepForm) and cost.slack > training_slack(form.step.training, cost, study):
+        msg = "the training takes far more of δ than its share of ε; nothing else could be asked afterwards."
+        raise PlanRefused(msg)
     if plan.threshold and cost.slack > selection_slack(cost, study):
         msg = "the plan's threshold is too low: showing a key of one patient takes more δ than the plan's share of ε."
         raise PlanRefused(msg)
@@ -221,6 +230,17 @@ def selection_slack(cost: Cost, study: Study) -> int:
     if cost.mu_squared and allowance.mu_squared:
         share += (1 - Fraction(study.cap.pure_epsilon) / whole) * Fraction(cost.mu_squared, allowance.mu_squared)
     return math.floor(allowance.slack * min(share, Fraction(1)))
+
+
+def training_slack(training: Training, cost: Cost, study: Study) -> int:
+    """How much slack a training may take at one site: as a selection, but for a few times of that.
+
+    A hospital limits the ε of a plan. Without this one plan of hardly any ε could take all of the slack, and so end
+    what the study may ask. Very small shares are raised to what the arithmetic of so many sums takes.
+    """
+    sums = sum(stage.rounds * stage.steps for stage in training.stages)
+    least = SLACK_OF_ONE_SUM * max(sums, FEWEST_SUMS) + max(cost.slack - training.slack, 0)
+    return max(_SHARES_OF_SLACK * selection_slack(cost, study), least)
 
 
 def choice(plan: Plan, part: Part) -> ChoiceFact:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from wardround.federation.errors import InvariantBroken, QueryMistaken
-from wardround.federation.plan import folds_of
+from wardround.federation.plan import FEWEST_SUMS, SLACK_OF_ONE_SUM, folds_of
 from wardround.federation.step_form import LENGTH, inputs_of, width_of
 from wardround.federation.study import Study
 from wardround.federation.training import Model, Stage, StageKind, Training
@@ -26,9 +26,6 @@ from wardround.privacy.loss import COORDINATES_PER_SLACK, LEAST_GAUSSIAN_SCALE, 
 # Scales of sampled sums are sought among numbers of so many leading bits, so that the last places of a machine's
 # arithmetic do not choose them: the same request is the same training, and 1 part in 2048 is not worth another.
 _LEADING = 1 << 11
-# The arithmetic of composing sampled sums takes about so much of the slack for each of them.
-_SLACK_OF_ONE_SUM = 2**8
-_FEWEST_SUMS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,7 @@ def _slack(sampled: Sequence[StagePlan], tables: int, study: Study, *, asked: in
     cap, allowance = study.cap, study.cap.allowance()
     part = 1 - Fraction(cap.pure_epsilon) / Fraction(cap.epsilon)
     share = min(part * Fraction(asked, max(allowance.mu_squared, 1)), Fraction(1))
-    least = _SLACK_OF_ONE_SUM * max(sum(one.count for one in sampled), _FEWEST_SUMS)
+    least = SLACK_OF_ONE_SUM * max(sum(one.count for one in sampled), FEWEST_SUMS)
     if lane - tables < least:
         raise QueryMistaken("δ is too small for so many sums over samples; ask with a larger δ, or for fewer rounds.")
     return min(max(math.floor(lane * share) - tables, least), lane - tables)
