@@ -23,6 +23,7 @@ LATER: Mapping[str, bool] = {"later": True}
 """The metadata of a field that a word gained after it was first signed."""
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+_AS_THEY_ARE = frozenset({str, int, bool, type(None)})
 _Json = dict[str, "_Json"] | list["_Json"] | str | int | bool | None
 
 
@@ -50,7 +51,8 @@ def _plain(word: object) -> _Json:
                 raise ValueError(msg)
             return {"float": (word + 0.0).hex()}
         case tuple() | list():
-            return [_plain(item) for item in word]
+            # Most of what is written down is texts and numbers, in lists of a thousand names too.
+            return [item if type(item) in _AS_THEY_ARE else _plain(item) for item in word]
         case bytes():
             return {"bytes": word.hex()}
         case datetime.date():
