@@ -50,7 +50,8 @@ CALLING: Options = [
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 5_000),
-    ("grpc.max_reconnect_backoff_ms", 5_000),
+    # Shorter than the pauses of whoever calls again: a call should find the channel ready to dial.
+    ("grpc.max_reconnect_backoff_ms", 1_000),
     # Channels with different keys must never share a connection.
     ("grpc.use_local_subchannel_pool", 1),
 ]
