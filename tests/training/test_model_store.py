@@ -80,6 +80,12 @@ def test_the_card_tells_where_a_model_came_from_and_what_it_cost(result: Trainin
     assert card["privacy"]["charged"]["epsilon"] == pytest.approx(1.0, rel=1e-3)  # type: ignore[index,call-overload]
     assert card["asked"] == {"epsilon": 1.0, "delta": 1e-6}
     assert "one patient, with all of the patient's rows" in str(card["statement"])
+    first, *others = card["assumptions"]  # type: ignore[misc]
+    assert (
+        first == "No patient is at more than 1 site, as the study declares; where that is false, so is the statement."
+    )
+    assert any("nobody else is trusted" in str(each) for each in others)
+    assert card["categories"] == {"sex": ["F", "M"]}
     assert {each["name"] for each in card["metrics"]} >= {"auc", "accuracy"}  # type: ignore[union-attr,index,call-overload]
     assert all(each["standard_error"] > 0 for each in card["metrics"])  # type: ignore[union-attr,index,call-overload,operator]
 
@@ -182,6 +188,41 @@ def test_a_row_with_an_absent_value_has_no_prediction(result: TrainingResult) ->
     assert np.isnan(result.predict(rows)[0])
 
 
+def test_a_category_that_nobody_listed_has_no_prediction(result: TrainingResult, tmp_path: Path) -> None:
+    rows = {**ROWS, "sex": ["f", "M", "X"]}
+    for model in (result, load_model(result.save(tmp_path / "m").artifact or "")):
+        found = model.predict(rows)
+        assert np.isnan(found).tolist() == [True, False, True]
+        assert found[1] == model.predict(ROWS)[1]
+
+
+def test_a_category_of_whole_numbers_is_known_as_a_float_too() -> None:
+    predictor = Predictor(
+        ModelKind.LOGISTIC,
+        (Input("ward=2", "ward", 0.0, 1.0, "2"),),
+        Input("y", "y", 0.0, 1.0),
+        np.array([0.0, 1.0]),
+        Standardisation(np.zeros(1), np.ones(1)),
+        categories={"ward": ("1", "2")},
+    )
+    found = predictor.predict({"ward": [1.0, 2.0, float("nan"), 3.0]})
+    assert np.isnan(found).tolist() == [False, False, True, True]
+    assert found[:2].tolist() == predictor.predict({"ward": ["1", "2"]}).tolist()
+
+
+def test_a_replay_leaves_the_kept_model_as_it_is(clinics: SimulatedFederation, tmp_path: Path) -> None:
+    wanted = request(**SHORT, epsilon=0.1)
+    first = clinics.client.train(wanted, out=tmp_path / "m")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    clinics.client.train(request(**SHORT, epsilon=0.11))
+    again = clinics.client.train(wanted, out=tmp_path / "m")
+    assert (first.document()["replayed"], again.document()["replayed"]) == (False, True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+    (tmp_path / "m" / NUMBERS).write_bytes(b"")
+    clinics.client.train(wanted, out=tmp_path / "m")
+    assert (tmp_path / "m" / NUMBERS).read_bytes() == before[NUMBERS]
+
+
 def test_columns_that_do_not_fit_are_one_sentence(result: TrainingResult) -> None:
     with pytest.raises(QueryMistaken, match="the column 'sbp' is absent; did you mean 'sbpp'"):
         result.predict({**{name: ROWS[name] for name in ("age", "sex", "smoker")}, "sbpp": [1]})
@@ -189,6 +230,8 @@ def test_columns_that_do_not_fit_are_one_sentence(result: TrainingResult) -> Non
         result.predict({**ROWS, "sbp": [1.0]})
     with pytest.raises(QueryMistaken, match="must be a sequence of values"):
         result.predict({**ROWS, "sbp": [[1.0], [2.0], [3.0]]})
+    with pytest.raises(QueryMistaken, match="'age' must be a sequence of values"):
+        result.predict({"age": 40, "sbp": 120.0, "sex": "F", "smoker": False})  # type: ignore[dict-item]
 
 
 def test_a_linear_model_predicts_in_the_targets_own_units() -> None:

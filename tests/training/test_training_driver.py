@@ -373,6 +373,34 @@ def test_an_unknown_strategy_is_told_the_nearest_before_anybody_is_asked(clinics
     assert line.asked == []
 
 
+def test_another_strategy_is_another_training(clinics: SimulatedFederation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under one name the second would go on with the first one's rounds, and be refused half-way."""
+
+    def halved(weights: np.ndarray, updates: object, examples: object) -> np.ndarray:
+        return weights / 2.0
+
+    def kept(weights: np.ndarray, updates: object, examples: object) -> np.ndarray:
+        return weights + 0.1
+
+    monkeypatch.setattr(combining, "combine_named", {"halved": halved, "kept": kept, "Kept ": kept}.get)
+    first = clinics.client.train(request(**SHORT, strategy="halved"))
+    assert "has begun already" not in str(clinics.client.preview_training(request(**SHORT, strategy="kept")))
+    second = clinics.client.train(request(**SHORT, strategy="kept"))
+    assert first.model_id != second.model_id
+    assert second.privacy.spent.epsilon > first.privacy.spent.epsilon
+    again = clinics.client.train(request(**SHORT, strategy="Kept "))
+    assert again.model_id == second.model_id
+    assert again.privacy.spent == second.privacy.spent
+
+
+def test_a_dry_run_says_when_a_training_would_be_refused(clinics: SimulatedFederation) -> None:
+    clinics.client.train(request(**SHORT))
+    left = clinics.client.budget().report.remaining.epsilon
+    told = str(clinics.client.preview_training(request(**SHORT, epsilon=2.99)))
+    assert f"It would be refused: ε = {left:.4g} remains, {2.99 - left:.4g} too little." in told
+    assert "refused" not in str(clinics.client.preview_training(request(**SHORT, epsilon=0.5)))
+
+
 def test_a_strategy_that_fails_is_one_sentence_and_nothing_is_lost(
     clinics: SimulatedFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

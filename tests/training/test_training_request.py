@@ -78,7 +78,8 @@ def test_every_key_is_read() -> None:
     [
         ({"kind": "logit"}, "kind is 'logit'; did you mean 'logistic'?"),
         ({"kind": None}, "kind must be one of linear, logistic, poisson, perceptron."),
-        ({"kind": 3}, "kind must be a non-empty text."),
+        ({"kind": 3}, "kind must be one of linear, logistic, poisson, perceptron."),
+        ({"standardise": 3}, "standardise must be one of released, bounds."),
         ({"tabel": "visits", "table": None}, "unknown key 'tabel'; did you mean 'table'?"),
         ({"feature": ["age"]}, "unknown key 'feature'; did you mean 'features'?"),
         ({"learning_rate": 0.1}, "unknown key 'learning_rate'; known keys: "),
@@ -98,6 +99,11 @@ def test_every_key_is_read() -> None:
         ({"standardise": "bound"}, "standardise is 'bound'; did you mean 'bounds'?"),
         ({"validation_fraction": 0.95}, "validation_fraction must be a number from 0 to 0.9."),
         ({"hidden": 4}, "hidden is for a perceptron; leave it out for a logistic model."),
+        ({"kind": "perceptron", "hidden": 0}, "hidden must be a whole number from 1 to 256."),
+        (
+            {"schedule": "local_steps", "rounds": 1000, "local_steps": 1000},
+            "rounds = 1000 times local_steps = 1000 is more than 100000 noised sums; take fewer of one.",
+        ),
         ({"local_steps": 4}, 'local_steps needs schedule = "local_steps".'),
         ({"batch_size": 64}, "batch_size needs patients, a public guess"),
         ({"batch_size": 64, "patients": 10}, "batch_size = 64 is above patients = 10."),
@@ -119,6 +125,15 @@ def test_a_mistake_is_one_sentence_that_names_the_file(changes: dict[str, object
     assert found.value.message.startswith(f"request.toml: {sentence}")
     assert "\n" not in found.value.message
     assert found.value.exit_code == 2
+
+
+@pytest.mark.parametrize("cohort", ["age >", "SELECT 1", "age > 'x", "age > 40; DROP TABLE visits"])
+def test_a_cohort_that_cannot_be_read_is_told_as_a_condition(cohort: str) -> None:
+    with pytest.raises(QueryMistaken) as found:
+        model_of(request(cohort=cohort), study())
+    assert found.value.message == (
+        f"cohort = {cohort!r} cannot be read; write a condition as in WHERE, such as age >= 40 AND sex = 'F'."
+    )
 
 
 def test_a_file_that_is_not_there_or_is_no_toml_is_one_sentence(tmp_path: Path) -> None:
@@ -158,7 +173,7 @@ def test_a_cohort_is_the_condition_of_a_question() -> None:
         ({"cohort": "agee > 3"}, "unknown column 'agee' in table 'visits'; did you mean 'age'?"),
         ({"cohort": "age >= 'old'"}, "age"),
         ({"cohort": "age >= (SELECT 1)"}, ""),
-        ({"cohort": "age >="}, "the SQL cannot be read"),
+        ({"cohort": "age >="}, "cannot be read; write a condition as in WHERE"),
     ],
     ids=str,
 )

@@ -63,6 +63,17 @@ def date_text(seconds: float) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def too_much(privacy: PrivacyStatement) -> str:
+    """What a dry run adds where the whole is more than what is left; nothing where it may fit.
+
+    Both are compared at one δ: at another the same ε is another amount of noise, and only the coordinator can tell.
+    """
+    asked, left = privacy.charged, privacy.remaining.epsilon
+    if asked.delta != privacy.spent.delta or asked.epsilon <= left:
+        return ""
+    return f" It would be refused: ε = {left:.4g} remains, {asked.epsilon - left:.4g} too little."
+
+
 def answer_meaning(unit: str, privacy: PrivacyStatement) -> str:
     """One line for one answer."""
     epsilon = privacy.charged.epsilon

@@ -16,7 +16,7 @@ from wardround.analyst.learning import evaluating
 from wardround.analyst.learning.driver import Beginning, TrainingRound, answer_of, round_title
 from wardround.analyst.learning.fitted import Metric, RoundSums, Standardisation
 from wardround.analyst.learning.fitting import begin
-from wardround.analyst.learning.predictor import Predictor
+from wardround.analyst.learning.predictor import Predictor, categories_of
 from wardround.analyst.learning.updates import Trust, sums_of
 from wardround.analyst.link import AnalystLink
 from wardround.analyst.rounds import Waiting
@@ -156,7 +156,8 @@ class PrivateRounds:
             raise QueryMistaken("inputs have no scale before the first round of training.")
         model = self.beginning.outline.training.model
         inputs, target = inputs_of(model, self._study)
-        return Predictor(model.kind, inputs, target, weights, self._scaling, model.hidden)
+        categories = categories_of(inputs, self._study.table(model.table))
+        return Predictor(model.kind, inputs, target, weights, self._scaling, model.hidden, categories)
 
     # --- Rounds -------------------------------------------------------------------------------------------
 

@@ -13,11 +13,12 @@ from importlib.metadata import version
 from wardround.analyst.documents import Json, finite, privacy_document
 from wardround.analyst.learning.driver import Trained
 from wardround.analyst.learning.planner import Outline
-from wardround.analyst.meaning import answer_meaning
+from wardround.analyst.learning.predictor import categories_of
+from wardround.analyst.meaning import answer_meaning, plural
 from wardround.analyst.result import protection_text
 from wardround.federation.answer import Answer, PrivacyStatement
 from wardround.federation.step_form import LENGTH, Input, inputs_of
-from wardround.federation.study import Study
+from wardround.federation.study import Study, Unit
 from wardround.federation.training import ModelKind, StageKind
 
 FORMAT = 1
@@ -67,6 +68,9 @@ def card_document(trained: Trained, study: Study) -> dict[str, Json]:
         "target": input_document(target),
         "features": list(outline.training.model.features),
         "inputs": [input_document(each) for each in inputs],
+        "categories": {
+            column: [*values] for column, values in categories_of(inputs, study.table(request.table)).items()
+        },
         "cohort": request.cohort or None,
         "hidden": outline.training.model.hidden,
         "schedule": outline.schedule.value,
@@ -81,6 +85,7 @@ def card_document(trained: Trained, study: Study) -> dict[str, Json]:
         "stages": stages_document(outline),
         "initialisation": _initialisation(outline.training.model.kind),
         "statement": statement(trained.answers[-1].unit, privacy, noiseless=trained.answers[-1].noiseless),
+        "assumptions": [*assumptions(trained.answers[-1].unit, privacy, noiseless=trained.answers[-1].noiseless)],
     }
 
 
@@ -143,6 +148,26 @@ def statement(unit: str, privacy: PrivacyStatement, *, noiseless: bool) -> str:
     return (
         f"{protection_text(unit, privacy)} Everything that was released for this model, its evaluation included, "
         f"cost {charged}; whatever is computed from the model costs nothing more. {answer_meaning(unit, privacy)}"
+    )
+
+
+def assumptions(unit: str, privacy: PrivacyStatement, *, noiseless: bool) -> tuple[str, ...]:
+    """What has to be true for the statement to be: a model is read where nobody knows the study."""
+    if noiseless:
+        return ()
+    whom = "patient" if unit == Unit.PATIENT else "event"
+    sites = f"{privacy.overlap} {plural(privacy.overlap, 'site')}"
+    trusted = (
+        "Whoever adds up the sites' numbers is trusted with exact totals (a simulation)."
+        if privacy.composition == "trusted_total"
+        else "Every site ran this software as it is on a machine of its own; nobody else is trusted, the analyst and "
+        "the coordinator included."
+    )
+    return (
+        f"No {whom} is at more than {sites}, as the study declares; where that is false, so is the statement.",
+        *(("All rows of one patient at a site carry one key.",) if unit == Unit.PATIENT else ()),
+        trusted,
+        "ε and δ are those of this training alone; whatever else was released about the same patients adds to them.",
     )
 
 

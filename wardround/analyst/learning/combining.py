@@ -5,6 +5,8 @@ Combining is done on numbers that were released already, so it costs nothing, wh
 
 from __future__ import annotations
 
+import hashlib
+
 from wardround.analyst.learning.fitted import Combine
 from wardround.analyst.learning.request import PLAIN, is_plain
 from wardround.federation.errors import ConfigurationMistaken
@@ -22,3 +24,14 @@ def combine_named(strategy: str) -> Combine | None:
             f"install it with pip install 'wardround[flower]', or use strategy = \"{PLAIN}\"."
         ) from None
     return combine_by(strategy)
+
+
+def own_nonce(strategy: str) -> str:
+    """What tells trainings apart that differ in nothing but how the sites' models are combined.
+
+    A strategy decides where the next round stands, so the rounds of one are of no use to another. Under one name the
+    second would go on with the first one's rounds until it was refused half-way.
+    """
+    if is_plain(strategy):
+        return ""
+    return hashlib.sha256("".join(strategy.lower().split()).encode()).hexdigest()[:32]

@@ -60,7 +60,10 @@ def check_folder(folder: Path, *, model_id: str) -> None:
 
 
 def keep(folder: Path, predictor: Predictor, card: Mapping[str, Json]) -> Path:
-    """Write the model; a folder that had it already has it anew, and a crash leaves no half of one."""
+    """Write the model; a crash leaves no half of one.
+
+    A folder that has it already stays as it is: its card tells of the training, not of who replayed it since.
+    """
     buffer = io.BytesIO()
     names = np.array([each.name for each in predictor.inputs])
     np.savez(
@@ -72,7 +75,9 @@ def keep(folder: Path, predictor: Predictor, card: Mapping[str, Json]) -> Path:
         spread=predictor.scaling.spread,
     )
     text = buffer.getvalue()
-    whole = {**card, "numbers": {"file": NUMBERS, "sha256": hashlib.sha256(text).hexdigest()}}
+    whole: dict[str, Json] = {**card, "numbers": {"file": NUMBERS, "sha256": hashlib.sha256(text).hexdigest()}}
+    if _holds(folder, whole):
+        return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder / NUMBERS, text)
@@ -82,6 +87,15 @@ def keep(folder: Path, predictor: Predictor, card: Mapping[str, Json]) -> Path:
             f"{folder} cannot be written: {error.strerror}; the training is kept, and the same request writes it again."
         ) from None
     return folder
+
+
+def _holds(folder: Path, card: Mapping[str, Json]) -> bool:
+    """Whether a folder has this very model, whole and with a card of this version."""
+    try:
+        found = load_model(folder).card
+    except ConfigurationMistaken:
+        return False
+    return all(found.get(key) == card.get(key) for key in ("model_id", "numbers", "format", "wardround", "statement"))
 
 
 def load_model(path: str | os.PathLike[str]) -> StoredModel:
@@ -101,7 +115,8 @@ def load_model(path: str | os.PathLike[str]) -> StoredModel:
         inputs = tuple(_input(each) for each in _listed(card["inputs"]))
         scaling = Standardisation(centre, spread)
         kind = ModelKind(str(card["kind"]))
-        predictor = Predictor(kind, inputs, _input(card["target"]), weights, scaling, _hidden(card))
+        target, categories = _input(card["target"]), _categories(card["categories"])
+        predictor = Predictor(kind, inputs, target, weights, scaling, _hidden(card), categories)
         predictor.check()
     except (KeyError, TypeError, ValueError, zipfile.BadZipFile):
         raise ConfigurationMistaken(f"{folder} holds no model that this version can read.") from None
@@ -154,6 +169,12 @@ def _input(value: Json) -> Input:
             return Input(name, column, float(low), float(high), chosen)
         case _:
             raise TypeError
+
+
+def _categories(value: Json) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return {column: tuple(str(each) for each in _listed(values)) for column, values in value.items()}
 
 
 def _hidden(card: Mapping[str, Json]) -> int:

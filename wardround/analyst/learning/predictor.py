@@ -1,13 +1,14 @@
 """A model's numbers and the public words they belong to: enough to say what it expects of rows it is given.
 
-A row with an absent value has no prediction, as it had no part in the training.
+A row with an absent value, or with a category that is none of the public ones, has no prediction, as it had no part
+in the training.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from wardround.analyst.learning.predicting import predicted
 from wardround.federation.configuration import nearest
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.step_form import Input, Vector, measured, weights_of
+from wardround.federation.study import Table
 from wardround.federation.training import Model, ModelKind
 
 Columns = Mapping[str, Sequence[object] | NDArray[np.generic]]
@@ -26,7 +28,11 @@ _TRUTHS = {"true": 1.0, "false": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """What is predicted, from what, and how."""
+    """What is predicted, from what, and how.
+
+    `categories` holds the public values of each feature that is a category: no input is about the first of them, and
+    without it a misspelt value would be taken for that one.
+    """
 
     kind: ModelKind
     inputs: tuple[Input, ...]
@@ -34,6 +40,7 @@ class Predictor:
     weights: Vector
     scaling: Standardisation
     hidden: int = 0
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def check(self) -> None:
         """`ValueError` unless there are as many numbers as the model has."""
@@ -60,7 +67,10 @@ class Predictor:
             # A data frame's `in` and `len` are those of its columns and rows.
             if each.column not in columns:
                 raise QueryMistaken(f"the column {each.column!r} is absent; {nearest(each.column, map(str, columns))}")
-            lengths[each.column] = len(columns[each.column])
+            values = np.asarray(columns[each.column])
+            if values.ndim != 1:
+                raise QueryMistaken(f"the column {each.column!r} must be a sequence of values, one for each row.")
+            lengths[each.column] = len(values)
         if len(set(lengths.values())) > 1:
             told = ", ".join(f"{name} has {number}" for name, number in sorted(lengths.items()))
             raise QueryMistaken(f"the columns must be equally long: {told}.")
@@ -68,10 +78,10 @@ class Predictor:
 
     def _input(self, columns: Columns, each: Input) -> Vector:
         values = np.asarray(columns[each.column])
-        if values.ndim != 1:
-            raise QueryMistaken(f"the column {each.column!r} must be a sequence of values, one for each row.")
         if each.value is not None:
-            return np.array([_indicator(value, each.value) for value in values.tolist()], dtype=np.float64)
+            known = self.categories.get(each.column)
+            found = [_indicator(_category(value), each.value, known) for value in values.tolist()]
+            return np.array(found, dtype=np.float64)
         numbers = (
             values.astype(np.float64)
             if values.dtype.kind in "biuf"
@@ -81,9 +91,21 @@ class Predictor:
         return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _indicator(value: object, wanted: str) -> float:
-    absent = value is None or (isinstance(value, float) and math.isnan(value))
-    return math.nan if absent else float(str(value) == wanted)
+def categories_of(inputs: Iterable[Input], table: Table) -> dict[str, tuple[str, ...]]:
+    """The public values of every category among the inputs."""
+    return {each.column: table.column(each.column).values for each in inputs if each.value is not None}
+
+
+def _category(value: object) -> str | None:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    # A data frame makes whole numbers with gaps into floats.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _indicator(value: str | None, wanted: str, known: tuple[str, ...] | None) -> float:
+    absent = value is None or (known is not None and value not in known)
+    return math.nan if absent else float(value == wanted)
 
 
 def _number(value: object) -> float:

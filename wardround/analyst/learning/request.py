@@ -17,7 +17,7 @@ from wardround.federation.configuration import Section, nearest, parse, read_tex
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.expressions import Expression
 from wardround.federation.study import Study
-from wardround.federation.training import MAX_HIDDEN, RATE_UNIT, Model, ModelKind
+from wardround.federation.training import MAX_HIDDEN, MAX_ROUNDS, RATE_UNIT, Model, ModelKind
 from wardround.federation.typing_rules import typed_cohort
 
 PLAIN = "fedavg"
@@ -115,7 +115,7 @@ def parse_request(text: str, *, name: str = "request.toml") -> TrainingRequest:
         standardise=Standardise(
             _chosen(top, "standardise", [each.value for each in Standardise], Standardise.RELEASED.value)
         ),
-        hidden=top.integer("hidden", DEFAULT_HIDDEN if kind is ModelKind.PERCEPTRON else 0, lower=0, upper=MAX_HIDDEN),
+        hidden=_hidden(top, kind),
         batch_size=top.integer("batch_size", lower=1, upper=MOST_PATIENTS) if "batch_size" in given else None,
         local_steps=top.integer("local_steps", lower=1, upper=MOST_LOCAL_STEPS) if "local_steps" in given else None,
         patients=top.integer("patients", lower=1, upper=MOST_PATIENTS) if "patients" in given else None,
@@ -166,6 +166,11 @@ def _faults_of_a_kind(request: TrainingRequest) -> Iterator[str]:
 def _faults_of_a_schedule(request: TrainingRequest) -> Iterator[str]:
     if request.local_steps is not None and request.schedule is not Schedule.LOCAL_STEPS:
         yield 'local_steps needs schedule = "local_steps".'
+    if (request.rounds or 1) * (request.local_steps or 1) > MAX_ROUNDS:
+        yield (
+            f"rounds = {request.rounds} times local_steps = {request.local_steps} is more than {MAX_ROUNDS} noised "
+            "sums; take fewer of one."
+        )
     if request.batch_size is None:
         return
     if request.patients is None:
@@ -200,17 +205,33 @@ def _condition(text: str) -> Expression:
         raise ConfigurationMistaken(
             "sqlglot is not installed; install it with pip install 'wardround[analyst]'."
         ) from None
-    return condition(text)
+    try:
+        return condition(text)
+    except QueryMistaken as mistake:
+        # A question's grammar is no help where a condition was meant.
+        if mistake.message.startswith("the SQL cannot be read"):
+            raise QueryMistaken(
+                f"cohort = {text!r} cannot be read; write a condition as in WHERE, such as age >= 40 AND sex = 'F'."
+            ) from None
+        raise
 
 
 def _chosen(top: Section, key: str, choices: list[str], default: str | None = None) -> str:
     """One of a few words, with the nearest where it is none of them."""
     if default is None and not top.has(key):
         raise top.fault(key, f"one of {', '.join(choices)}")
-    value = top.text(key, default)
+    value = default if default is not None and not top.has(key) else top.raw(key)
+    if not isinstance(value, str):
+        raise top.fault(key, f"one of {', '.join(choices)}")
     if value not in choices:
         raise ConfigurationMistaken(f"{top.file}: {key} is {value!r}; {nearest(value, choices)}")
     return value
+
+
+def _hidden(top: Section, kind: ModelKind) -> int:
+    if kind is ModelKind.PERCEPTRON:
+        return top.integer("hidden", DEFAULT_HIDDEN, lower=1, upper=MAX_HIDDEN)
+    return top.integer("hidden", 0, lower=0, upper=MAX_HIDDEN)
 
 
 def _truth(top: Section, key: str) -> bool:

@@ -19,8 +19,8 @@ from wardround.analyst.learning.card import (
 from wardround.analyst.learning.driver import Beginning, Trained
 from wardround.analyst.learning.model_store import keep
 from wardround.analyst.learning.planner import noise_of
-from wardround.analyst.learning.predictor import Columns, Predictor
-from wardround.analyst.meaning import answer_meaning, next_text, plural
+from wardround.analyst.learning.predictor import Columns, Predictor, categories_of
+from wardround.analyst.meaning import answer_meaning, next_text, plural, too_much
 from wardround.analyst.result import protection_text
 from wardround.analyst.tables import Table, as_html, as_text, interval_text, listed, percent, with_error
 from wardround.federation.answer import PrivacyStatement
@@ -52,7 +52,9 @@ class TrainingResult:
         model = self.trained.beginning.outline.training.model
         inputs, target = inputs_of(model, self.study)
         fitted = self.trained.fitted
-        return Predictor(model.kind, inputs, target, fitted.weights, fitted.standardisation, model.hidden)
+        categories = categories_of(inputs, self.study.table(model.table))
+        scaling = fitted.standardisation
+        return Predictor(model.kind, inputs, target, fitted.weights, scaling, model.hidden, categories)
 
     def predict(self, columns: Columns) -> Vector:
         """A probability for a yes-or-no outcome, otherwise the expected value; one number for each row."""
@@ -192,7 +194,7 @@ class TrainingPreview:
             f"{held} of the patients are held out: scores look at them and at nobody else, so no patient pays for both."
         )
         advice = [] if outline.advice is None else [f"Schedule: {outline.schedule.value}; {outline.advice.why}"]
-        begun = " It has begun already, and goes on for nothing." if preview.replayed else ""
+        begun = " It has begun already, and goes on for nothing." if preview.replayed else too_much(preview.privacy)
         cost = f"The whole training would cost {charged}.{begun}"
         return [
             *([folds] if outline.training.held_out > 0 else []),
