@@ -64,6 +64,9 @@ def _show_version(asked: bool) -> None:
 # Flower holds typer to a version whose mistakes are click's; a newer typer has its own.
 _MISTAKES: type[click.ClickException] = getattr(typer, "TyperException", click.ClickException)
 
+# An older typer raises what an interruption is; a newer one returns this and says nothing.
+_INTERRUPTED = 130
+
 
 @app.callback()
 def door(
@@ -106,7 +109,7 @@ def main(arguments: list[str] | None = None) -> None:
         fail(Mistaken(f"{sentence}{stop} See: {path} --help"), as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
         note("wardround: interrupted.")
-        raise SystemExit(130) from None
+        raise SystemExit(_INTERRUPTED) from None
     except SystemExit:
         # typer exits with 1, which is our "refused", after it muted an output whose reader has gone.
         if sys.stdout is output:
@@ -117,4 +120,6 @@ def main(arguments: list[str] | None = None) -> None:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} at {frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
         fail(InvariantBroken(f"Something unexpected happened ({place}); please report it."), as_json=as_json)
+    if outcome == _INTERRUPTED:
+        note("wardround: interrupted.")
     raise SystemExit(outcome if isinstance(outcome, int) else 0)

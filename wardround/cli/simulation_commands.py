@@ -114,11 +114,14 @@ def _models(
     study: Study, tables: Path, trial: _Trial, request: Path, *, out: Path | None
 ) -> Iterator[Result | TrainingResult]:
     from wardround.analyst.learning.request import read_request, sharper
+    from wardround.cli.training_commands import TrainingLines
     from wardround.simulation.training_trial import TrainingTrial, run_trainings
 
     wanted = sharper(read_request(request), epsilon=trial.epsilon, delta=trial.delta)
     training = TrainingTrial(wanted, noiseless=trial.noiseless, trusted_total=trial.trusted_total)
-    yield from run_trainings(study, tables, training, repeat=trial.repeat, out=out)
+    # A training takes many rounds and prints nothing before its last; of many trainings each prints its model.
+    on_round = TrainingLines().begin if trial.repeat == 1 and sys.stderr.isatty() else None
+    yield from run_trainings(study, tables, training, repeat=trial.repeat, out=out, on_round=on_round)
 
 
 def demo(

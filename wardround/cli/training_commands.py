@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 FOLDER = Path("models")
 
 
-# Of many rounds only this is worth a line: who has to do something, or did not do it.
+# Of many rounds only this is worth a line: who has to do something, or did not do it, and whom a slow round waits for.
+_SLOW_SECONDS = 3.0
 _TOLD = (SiteState.PENDING, SiteState.REFUSED, SiteState.FAILED, SiteState.MISSING)
 
 
@@ -29,16 +31,43 @@ class TrainingLines:
 
     def __init__(self) -> None:
         self._lines = ProgressLines(sys.stderr)
+        self._latest: Progress | None = None
+        self._slow = False
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
 
     def begin(self, each: TrainingRound) -> None:
         """Name the round and begin its lines anew."""
         left = f"ε = {each.remaining.epsilon:.4g} is left"
-        note(f"round {each.number} of {each.rounds}: {each.title} ({left})")
-        self._lines = ProgressLines(sys.stderr)
+        self.close()
+        with self._lock:
+            note(f"round {each.number} of {each.rounds}: {each.title} ({left})")
+            self._lines, self._latest, self._slow = ProgressLines(sys.stderr), None, False
+        # A site that is down sends no word, so nothing else would say whom a round waits for until its deadline.
+        self._timer = threading.Timer(_SLOW_SECONDS, self._grow_slow)
+        self._timer.daemon = True
+        self._timer.start()
 
     def show(self, progress: Progress) -> None:
         """Show every site that waits, refused, failed or is missing."""
-        told = tuple((site, state) for site, state in progress.sites if state in _TOLD)
+        with self._lock:
+            self._latest = progress
+            self._tell(progress)
+
+    def close(self) -> None:
+        """Say nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _grow_slow(self) -> None:
+        with self._lock:
+            self._slow = True
+            if self._latest is not None:
+                self._tell(self._latest)
+
+    def _tell(self, progress: Progress) -> None:
+        states = (*_TOLD, SiteState.OPEN, SiteState.CLAIMED) if self._slow else _TOLD
+        told = tuple((site, state) for site, state in progress.sites if state in states)
         if told:
             self._lines.show(Progress(progress.seen, told))
 
@@ -82,7 +111,14 @@ def train(
             note(f"a fresh training; if it is interrupted, go on with --resume {nonce}")
         lines = TrainingLines()
         under = None if out is not None else FOLDER
-        result = federation.train(
-            wanted, nonce=nonce, out=out, under=under, on_progress=lines.show, on_round=lines.begin
-        )
+        try:
+            result = federation.train(
+                wanted, nonce=nonce, out=out, under=under, on_progress=lines.show, on_round=lines.begin
+            )
+        except KeyboardInterrupt:
+            again = f"--resume {nonce} instead of --fresh" if fresh else "the same command"
+            note(f"what was done is kept and paid for; {again} goes on from there.")
+            raise
+        finally:
+            lines.close()
     print_document(result.document()) if as_json else say(str(result))

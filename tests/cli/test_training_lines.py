@@ -1,0 +1,48 @@
+"""What a terminal shows while a training runs: little, but never nothing for long."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from wardround.analyst.learning.driver import TrainingRound
+from wardround.cli import training_commands
+from wardround.cli.training_commands import TrainingLines
+from wardround.federation.answer import Progress, Remaining, SiteState
+
+ROUND = TrainingRound(1, 9, "gradients", Remaining(2.0, 0.5))
+AWAITED = Progress(3, (("lakeside", SiteState.OPEN), ("st-mary", SiteState.RELEASED)))
+
+
+def shown(capsys: pytest.CaptureFixture[str], wanted: str) -> str:
+    """Standard error once it holds what is wanted, or after a while without it."""
+    told = ""
+    for _ in range(200):
+        told += capsys.readouterr().err
+        if wanted in told:
+            break
+        time.sleep(0.02)
+    return told
+
+
+def test_a_slow_round_says_whom_it_waits_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_commands, "_SLOW_SECONDS", 0.05)
+    lines = TrainingLines()
+    lines.begin(ROUND)
+    lines.show(AWAITED)
+    told = shown(capsys, "waiting for the site")
+    lines.close()
+    assert "round 1 of 9: gradients (ε = 2 is left)" in told
+    assert "  lakeside  waiting for the site\n" in told
+    assert "st-mary" not in told
+
+
+def test_a_quick_round_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = TrainingLines()
+    lines.begin(ROUND)
+    lines.show(AWAITED)
+    lines.close()
+    assert capsys.readouterr().err == "round 1 of 9: gradients (ε = 2 is left)\n"
