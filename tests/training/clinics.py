@@ -146,3 +146,7 @@ def federation(
 def seeded(site: str) -> Chance:
     """Noise of about the right law, the same in every run."""
     return SeededNoise(sum(site.encode()))
+
+
+def spent(clinics: SimulatedFederation) -> float:
+    return clinics.client.budget().report.spent.epsilon

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,8 @@ import pytest
 
 from site_agent.dataset import Dataset
 from site_agent.policy import Approval
-from tests.training.clinics import SIZES, federation, request, seeded, study, write
+from tests.training.clinics import SIZES, federation, request, seeded, spent, study
 from wardround.analyst.client import Client
-from wardround.analyst.learning import combining
-from wardround.analyst.learning.combining import combine_named
 from wardround.analyst.learning.driver import TrainingRound
 from wardround.analyst.learning.updates import Trust, sums_of
 from wardround.analyst.link import AnalystLink
@@ -23,19 +20,16 @@ from wardround.federation.answer import Answer, AskRequest, BudgetReport, Previe
 from wardround.federation.errors import (
     AwaitingApproval,
     BudgetExceeded,
-    ConfigurationMistaken,
     MalformedMessage,
     PeerUnreachable,
     QueryMistaken,
     TooFewSites,
 )
-from wardround.federation.ledger.verify import verify
 from wardround.federation.step_form import step_form
 from wardround.federation.study import Study
 from wardround.federation.training import Step
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite, default_policy
 from wardround.simulation.noise import ZeroNoise
-from wardround.simulation.tables import find_sites
 
 # Moments, products, two gradients and the scores: five rounds, three of which learn.
 SHORT = {"rounds": 3}
@@ -74,27 +68,9 @@ class Line:
         self.inner.close()
 
 
-@pytest.fixture(scope="module")
-def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Dataset]:
-    return find_sites(write(tmp_path_factory.mktemp("tables")), study())
-
-
-@pytest.fixture
-def clinics(tmp_path: Path, datasets: dict[str, Dataset]) -> Iterator[SimulatedFederation]:
-    found = federation(tmp_path / "federation", datasets, noise=seeded)
-    yield found
-    found.close()
-    for folder in (tmp_path / "federation", *(tmp_path / "federation" / site for site in SIZES)):
-        assert verify(folder).problems == ()
-
-
 def over(clinics: SimulatedFederation, **faults: object) -> tuple[Client, Line]:
     line = Line(DirectAnalystLink(clinics.coordinator), **faults)  # type: ignore[arg-type]
     return Client(line), line
-
-
-def spent(clinics: SimulatedFederation) -> float:
-    return clinics.client.budget().report.spent.epsilon
 
 
 def test_a_training_is_charged_once_and_told_round_by_round(clinics: SimulatedFederation) -> None:
@@ -353,18 +329,6 @@ def test_a_total_may_be_as_long_as_the_noise_of_all_its_sites(
 # --- Strategies -------------------------------------------------------------------------------------------
 
 
-def test_the_sum_itself_needs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "wardround.analyst.flower.strategies", None)
-    assert combine_named("fedavg") is None
-    assert combine_named("FedAvg") is None
-    with pytest.raises(ConfigurationMistaken) as found:
-        combine_named("fedadam")
-    assert found.value.message == (
-        "the strategy 'fedadam' is one of Flower's, which is not installed; "
-        "install it with pip install 'wardround[flower]', or use strategy = \"fedavg\"."
-    )
-
-
 def test_an_unknown_strategy_is_told_the_nearest_before_anybody_is_asked(clinics: SimulatedFederation) -> None:
     pytest.importorskip("flwr", reason="Flower is not installed here")
     client, line = over(clinics)
@@ -373,44 +337,9 @@ def test_an_unknown_strategy_is_told_the_nearest_before_anybody_is_asked(clinics
     assert line.asked == []
 
 
-def test_another_strategy_is_another_training(clinics: SimulatedFederation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under one name the second would go on with the first one's rounds, and be refused half-way."""
-
-    def halved(weights: np.ndarray, updates: object, examples: object) -> np.ndarray:
-        return weights / 2.0
-
-    def kept(weights: np.ndarray, updates: object, examples: object) -> np.ndarray:
-        return weights + 0.1
-
-    monkeypatch.setattr(combining, "combine_named", {"halved": halved, "kept": kept, "Kept ": kept}.get)
-    first = clinics.client.train(request(**SHORT, strategy="halved"))
-    assert "has begun already" not in str(clinics.client.preview_training(request(**SHORT, strategy="kept")))
-    second = clinics.client.train(request(**SHORT, strategy="kept"))
-    assert first.model_id != second.model_id
-    assert second.privacy.spent.epsilon > first.privacy.spent.epsilon
-    again = clinics.client.train(request(**SHORT, strategy="Kept "))
-    assert again.model_id == second.model_id
-    assert again.privacy.spent == second.privacy.spent
-
-
 def test_a_dry_run_says_when_a_training_would_be_refused(clinics: SimulatedFederation) -> None:
     clinics.client.train(request(**SHORT))
     left = clinics.client.budget().report.remaining.epsilon
     told = str(clinics.client.preview_training(request(**SHORT, epsilon=2.99)))
     assert f"It would be refused: ε = {left:.4g} remains, {2.99 - left:.4g} too little." in told
     assert "refused" not in str(clinics.client.preview_training(request(**SHORT, epsilon=0.5)))
-
-
-def test_a_strategy_that_fails_is_one_sentence_and_nothing_is_lost(
-    clinics: SimulatedFederation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(weights: np.ndarray, updates: object, examples: object) -> np.ndarray:
-        raise QueryMistaken("the strategy 'broken' failed.")
-
-    monkeypatch.setattr(combining, "combine_named", lambda name: broken)
-    with pytest.raises(QueryMistaken, match="the strategy 'broken' failed"):
-        clinics.client.train(request(**SHORT, strategy="broken"))
-    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
-    monkeypatch.setattr(combining, "combine_named", lambda name: None)
-    clinics.client.train(request(**SHORT, strategy="broken"))
-    assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
