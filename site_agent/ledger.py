@@ -221,10 +221,9 @@ class SiteLedger:
     def undelivered(self) -> list[Kept]:
         """What has no receipt yet, oldest first; nothing at all once frozen."""
         with self._database.reading() as connection:
-            plans = outbox.undelivered(connection)
-            if not plans or _frozen(connection) is not None:
+            if _frozen(connection) is not None:
                 return []
-            kept = (outbox.find(connection, plan_id) for plan_id in plans)
+            kept = (outbox.find(connection, plan_id) for plan_id in outbox.undelivered(connection))
             return [word for word in kept if word is not None]
 
     def delivered(self, plan_id: str, receipt: Entry) -> None:
