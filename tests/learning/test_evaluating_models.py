@@ -153,3 +153,10 @@ def test_a_metric_that_noise_drowns_is_said_to_say_little(noise_sd: float, *, be
     sums = np.array([[1000.0, 50.0, 10.0, 110.0]]) / 2
     found = numeric_metrics(RoundSums(sums, {}, 1, noise_sd), 4.5)
     assert (doubts(found) == ()) is believed
+
+
+def test_an_auc_that_may_be_anything_is_said_to_say_little() -> None:
+    """1.0 ± 1.0 looks perfect."""
+    told = doubts((Metric("auc", 1.0, 1.0), Metric("accuracy", 1.0, 0.66), Metric("brier", 0.0, 0.6)))
+    assert told == ("too few held-out patients for the noise: auc and accuracy say little; see the standard error",)
+    assert doubts((Metric("auc", 0.71, 0.1), Metric("accuracy", 0.9, 0.02))) == ()

@@ -52,7 +52,10 @@ def test_a_strategy_that_fails_is_one_sentence_and_nothing_is_lost(
     clinics: SimulatedFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(weights: np.ndarray, updates: object, examples: object) -> np.ndarray:
-        raise QueryMistaken("the strategy 'broken' failed.")
+        # Not of the zeros that it is tried on beforehand.
+        if any(np.any(each) for each in updates.values()):  # type: ignore[attr-defined]
+            raise QueryMistaken("the strategy 'broken' failed.")
+        return weights
 
     monkeypatch.setattr(combining, "combine_named", lambda name: broken)
     with pytest.raises(QueryMistaken, match="the strategy 'broken' failed"):
@@ -61,3 +64,14 @@ def test_a_strategy_that_fails_is_one_sentence_and_nothing_is_lost(
     monkeypatch.setattr(combining, "combine_named", lambda name: None)
     clinics.client.train(request(**SHORT, strategy="broken"))
     assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_strategy_for_more_sites_than_there_are_is_told_before_the_charge(clinics: SimulatedFederation) -> None:
+    pytest.importorskip("flwr", reason="Flower is not installed here")
+    with pytest.raises(QueryMistaken) as found:
+        clinics.client.train(request(**SHORT, strategy="bulyan(num_malicious_nodes = 1)"))
+    assert found.value.message.startswith("the strategy Bulyan cannot combine the models of ")
+    assert found.value.message.endswith(". Nothing was charged.")
+    assert spent(clinics) == 0.0
+    for strategy in ("FedAvgM", "FedAdagrad", "FedAdam", "FedYogi", "FedMedian", "FedTrimmedAvg", "Krum", "MultiKrum"):
+        assert clinics.client.preview_training(request(**SHORT, strategy=strategy))

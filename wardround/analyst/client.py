@@ -162,14 +162,16 @@ class Client:
         return Waiting(self._link, self._clock, limit_seconds=limit_seconds, on_progress=on_progress, on_round=on_round)
 
     def _beginning(self, request: Request, *, nonce: str) -> Beginning:
-        from wardround.analyst.learning.combining import combine_named, own_nonce  # noqa: PLC0415
+        from wardround.analyst.learning.combining import combine_named, own_nonce, require_combinable  # noqa: PLC0415
         from wardround.analyst.learning.driver import participants, prepared  # noqa: PLC0415
         from wardround.analyst.learning.planner import outline  # noqa: PLC0415
         from wardround.analyst.learning.request import TrainingRequest, read_request  # noqa: PLC0415
 
         wanted = request if isinstance(request, TrainingRequest) else read_request(Path(request))
         combine = combine_named(wanted.strategy)
-        exact = outline(wanted, self.study, sites=participants(wanted, self.study, self._link))
+        sites = participants(wanted, self.study, self._link)
+        exact = outline(wanted, self.study, sites=sites)
+        require_combinable(wanted.strategy, sites=sites, weights=len(wanted.features) + 1)
         return prepared(exact, self.study, self._link, nonce=nonce or own_nonce(wanted.strategy), combine=combine)
 
     def _course(

@@ -45,6 +45,7 @@ from wardround.analyst.flower.records import (
     run_of,
     trained,
 )
+from wardround.analyst.learning.combining import PAID
 from wardround.analyst.learning.fitted import settled
 from wardround.federation.configuration import nearest
 from wardround.federation.errors import QueryMistaken
@@ -180,10 +181,7 @@ class StrategyCombine:
             del self._memories[list(self._memories)[1]]
 
     def _fault(self, sites: int, why: str) -> QueryMistaken:
-        return QueryMistaken(
-            f"the strategy {self.title} cannot combine the models of {sites} sites: {why}. "
-            "The rounds so far are kept and paid for."
-        )
+        return QueryMistaken(f"the strategy {self.title} cannot combine the models of {sites} sites: {why}. {PAID}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,16 @@ Combining is done on numbers that were released already, so it costs nothing, wh
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+
+import numpy as np
 
 from wardround.analyst.learning.fitted import Combine
 from wardround.analyst.learning.request import PLAIN, is_plain
-from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
+
+PAID = "The rounds so far are kept and paid for."
+"""What a strategy that fails during a training adds."""
 
 
 def combine_named(strategy: str) -> Combine | None:
@@ -24,6 +30,21 @@ def combine_named(strategy: str) -> Combine | None:
             f"install it with pip install 'wardround[flower]', or use strategy = \"{PLAIN}\"."
         ) from None
     return combine_by(strategy)
+
+
+def require_combinable(strategy: str, *, sites: Sequence[str], weights: int) -> None:
+    """`QueryMistaken` where a strategy cannot combine so many sites: told before the training is charged, not after.
+
+    Tried on models of nothing but zeros with a combination of its own, because some remember what they were given.
+    """
+    combine = combine_named(strategy)
+    if combine is None:
+        return
+    zeros = np.zeros(weights)
+    try:
+        combine(zeros, dict.fromkeys(sites, zeros), dict.fromkeys(sites, 1.0))
+    except QueryMistaken as mistake:
+        raise QueryMistaken(f"{mistake.message.removesuffix(PAID)}Nothing was charged.") from None
 
 
 def own_nonce(strategy: str) -> str:

@@ -104,10 +104,17 @@ def _cut(variance: float) -> tuple[float, float]:
     return variance * inside + beyond, inside
 
 
+# A fifth of all there is between the worst and the best: whatever is found may be chance or perfection.
+_USELESS = 0.2
+
+
 def doubts(metrics: tuple[Metric, ...]) -> tuple[str, ...]:
     """What a reader must know before believing them: a value of 0 or 1 looks like a result also where it is noise."""
     drowned = [
-        each.name for each in metrics if each.name in ("rmse", "r2") and each.standard_error > abs(each.value) / 2
+        each.name
+        for each in metrics
+        if (each.name in ("rmse", "r2") and each.standard_error > abs(each.value) / 2)
+        or (each.name in ("auc", "accuracy") and each.standard_error > _USELESS)
     ]
     if not drowned:
         return ()
