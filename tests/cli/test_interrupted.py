@@ -28,7 +28,9 @@ def test_an_interrupted_command_says_so_and_leaves_with_its_code(tmp_path: Path)
     (tmp_path / "tables" / "st-mary").mkdir(parents=True)
     (tmp_path / "tables" / "st-mary" / "visits.csv").write_text("patient_id,age\n1,40\n", encoding="utf-8")
     words = ["simulate", "--study", "study.toml", "--tables", "tables", "--epsilon", "1", "--repeat", "1000"]
-    program = "import sys; from wardround.cli.main import main; main(sys.argv[1:])"
+    # Whoever runs tests in the background may have made Ctrl-C mean nothing to all that they start.
+    heard = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heard}; from wardround.cli.main import main; main(sys.argv[1:])"
     with subprocess.Popen(
         [sys.executable, "-c", program, *words, "SELECT COUNT(*) FROM visits"],
         cwd=tmp_path,
