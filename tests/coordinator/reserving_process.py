@@ -8,30 +8,12 @@ One child dies before each statement of asking two rounds, in a folder of its ow
 from __future__ import annotations
 
 import os
-import signal
-import sqlite3
 import sys
 from pathlib import Path
 
 from tests.coordinator.hospitals import ANALYST, World, oracle
 from tests.coordinator.test_trainings import step
-from wardround.federation.ledger.database import Database
-
-
-class Dying(Database):
-    """A database whose process is killed before its n-th statement."""
-
-    left = sys.maxsize
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = super()._connect()
-        connection.set_trace_callback(self._count)
-        return connection
-
-    def _count(self, _statement: str) -> None:
-        Dying.left -= 1
-        if Dying.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+from tests.ledger.dying import Dying
 
 
 def reserve(world: World) -> None:

@@ -12,37 +12,20 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sqlite3
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from site_agent.ledger import SiteLedger
+from tests.ledger.dying import Dying
 from tests.ledger.ledger_bench import CAP, Bench, charge, plan_id
 from wardround.federation.identity import Identity
-from wardround.federation.ledger.database import Database
 from wardround.federation.ledger.entry import EMPTY
 from wardround.federation.release import release_hash
 
 WORDS = ("a", "keys", "step1", "step0")
 REFUSED = "no"
-
-
-class Dying(Database):
-    """A database whose process is killed before its n-th statement."""
-
-    left = sys.maxsize
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = super()._connect()
-        connection.set_trace_callback(self._count)
-        return connection
-
-    def _count(self, _statement: str) -> None:
-        Dying.left -= 1
-        if Dying.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def scenario(folder: Path, *, words: tuple[str, ...], durable: bool = False) -> None:

@@ -7,10 +7,12 @@ how a budget ends.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from site_agent.dataset import Dataset
 from wardround.analyst.result import Result
 from wardround.federation.answer import Progress
 from wardround.federation.errors import Mistaken
@@ -39,33 +41,44 @@ def run_trials(
     """The answers of `repeat` independent federations over the same tables."""
     if trial.trusted_total:
         require_trusted_total(study)
-    datasets = find_sites(tables, study)
-    patients = {name: rounded_patients(dataset, study) for name, dataset in datasets.items()}
+    found = trial_tables(study, tables)
     for _ in range(repeat):
-        sites = {
-            name: SimulatedSite(
-                dataset,
-                patients[name],
-                noise=trial_noise(
-                    noiseless=trial.noiseless, trusted_total=trial.trusted_total, first=name == min(datasets)
-                ),
+        with trial_federation(study, found, noiseless=trial.noiseless, trusted_total=trial.trusted_total) as federation:
+            yield federation.client.ask(
+                trial.sql,
+                epsilon=trial.epsilon,
+                delta=trial.delta,
+                search=trial.search,
+                on_progress=on_progress,
             )
-            for name, dataset in datasets.items()
-        }
-        with tempfile.TemporaryDirectory(prefix="wardround-") as folder:
-            federation = SimulatedFederation(
-                study, sites, folder=Path(folder), noiseless=trial.noiseless, trusted_total=trial.trusted_total
-            )
-            try:
-                yield federation.client.ask(
-                    trial.sql,
-                    epsilon=trial.epsilon,
-                    delta=trial.delta,
-                    search=trial.search,
-                    on_progress=on_progress,
-                )
-            finally:
-                federation.close()
+
+
+def trial_tables(study: Study, tables: Path) -> dict[str, tuple[Dataset, int]]:
+    """Each site's tables, and how many patients it declares; looked at once for all runs."""
+    return {name: (dataset, rounded_patients(dataset, study)) for name, dataset in find_sites(tables, study).items()}
+
+
+@contextmanager
+def trial_federation(
+    study: Study, found: Mapping[str, tuple[Dataset, int]], *, noiseless: bool, trusted_total: bool
+) -> Iterator[SimulatedFederation]:
+    """A federation of its own over these tables, with a full budget, gone when the block is left."""
+    sites = {
+        name: SimulatedSite(
+            dataset,
+            patients,
+            noise=trial_noise(noiseless=noiseless, trusted_total=trusted_total, first=name == min(found)),
+        )
+        for name, (dataset, patients) in found.items()
+    }
+    with tempfile.TemporaryDirectory(prefix="wardround-") as folder:
+        federation = SimulatedFederation(
+            study, sites, folder=Path(folder), noiseless=noiseless, trusted_total=trusted_total
+        )
+        try:
+            yield federation
+        finally:
+            federation.close()
 
 
 def require_trusted_total(study: Study) -> None:

@@ -5,7 +5,6 @@ Each run is a federation of its own with a full budget, as for questions; what a
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +14,7 @@ from wardround.analyst.learning.request import Schedule, TrainingRequest
 from wardround.analyst.learning.trained_result import TrainingResult
 from wardround.federation.errors import Mistaken
 from wardround.federation.study import Study
-from wardround.simulation.federation import SimulatedFederation, SimulatedSite
-from wardround.simulation.study_trial import require_trusted_total, trial_noise
-from wardround.simulation.tables import find_sites, rounded_patients
+from wardround.simulation.study_trial import require_trusted_total, trial_federation, trial_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +37,10 @@ def run_trainings(
 ) -> Iterator[TrainingResult]:
     """The models of `repeat` independent federations over the same tables."""
     request = _summed(trial.request, study) if trial.trusted_total else trial.request
-    datasets = find_sites(tables, study)
-    patients = {name: rounded_patients(dataset, study) for name, dataset in datasets.items()}
+    found = trial_tables(study, tables)
     for _ in range(repeat):
-        sites = {
-            name: SimulatedSite(
-                dataset,
-                patients[name],
-                noise=trial_noise(
-                    noiseless=trial.noiseless, trusted_total=trial.trusted_total, first=name == min(datasets)
-                ),
-            )
-            for name, dataset in datasets.items()
-        }
-        with tempfile.TemporaryDirectory(prefix="wardround-") as folder:
-            federation = SimulatedFederation(
-                study, sites, folder=Path(folder), noiseless=trial.noiseless, trusted_total=trial.trusted_total
-            )
-            try:
-                yield federation.client.train(request, out=out, on_round=on_round)
-            finally:
-                federation.close()
+        with trial_federation(study, found, noiseless=trial.noiseless, trusted_total=trial.trusted_total) as federation:
+            yield federation.client.train(request, out=out, on_round=on_round)
 
 
 def _summed(request: TrainingRequest, study: Study) -> TrainingRequest:
