@@ -30,13 +30,13 @@ except ImportError:
     sys.exit(0)
 
 from _flower_runtime import ray_seconds, runtime_seconds
+from ask import rich_stage
 
 from site_agent.learning.examples import Examples
 from wardround.analyst.client import connect
 from wardround.analyst.flower.grid import WardroundGrid
 from wardround.analyst.flower.running import grid_over
 from wardround.analyst.learning.request import TrainingRequest
-from wardround.cli.demo import SITE, Stage
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
@@ -90,9 +90,7 @@ def our_rounds(rounds: int) -> list[float]:
     """Seconds of each round of gradients, through the grid, without the one that measures."""
     with tempfile.TemporaryDirectory(prefix="wardround-bench-") as name:
         folder = Path(name)
-        study = STUDY.replace("epsilon = 3.0", "epsilon = 1000.0").replace("pure_epsilon = 0.5", "pure_epsilon = 0.0")
-        site = SITE.replace("epsilon = 3.0", "epsilon = 1000.0")
-        stage = Stage(folder, lambda text: print(text, file=sys.stderr), study=study, site=site, patients=1000)
+        stage = rich_stage(folder, patients=1000)
         try:
             stage.begin(3)
             with connect(folder / "analyst.profile") as client:

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import argparse
 import resource
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from ask import SITES, WRITES_ON_THE_PATH, commit_seconds
+from ask import SITES, WRITES_ON_THE_PATH, commit_seconds, rich_stage
 
 from wardround.analyst.client import connect
 from wardround.analyst.learning.request import parse_request
-from wardround.cli.demo import SITE, Stage
-from wardround.simulation.synthetic import STUDY
 
 WANTED_SECONDS = 3.0
 REQUEST = """
@@ -41,9 +38,7 @@ def main() -> None:
     trainings = parser.parse_args().trainings
     with tempfile.TemporaryDirectory(prefix="wardround-bench-") as name:
         folder = Path(name)
-        study = STUDY.replace("epsilon = 3.0", "epsilon = 1000.0").replace("pure_epsilon = 0.5", "pure_epsilon = 0.0")
-        site = SITE.replace("epsilon = 3.0", "epsilon = 1000.0")
-        stage = Stage(folder, lambda text: print(text, file=sys.stderr), study=study, site=site, patients=2500)
+        stage = rich_stage(folder, patients=2500)
         try:
             stage.begin(SITES)
             seconds, plans, replayed = trained(folder, trainings)
