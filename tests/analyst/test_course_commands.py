@@ -47,7 +47,9 @@ def test_a_search_is_one_document(ward: Path) -> None:
     assert document["plan_id"] == document["plan_ids"][-1]
     (estimate,) = document["estimates"]
     assert (estimate["statistic"], estimate["term"]) == ("quantile", "0.5")
-    assert estimate["interval"][0] <= 30 <= estimate["interval"][1]
+    # A share errs by half a hundredth and a day is three times that, so ten days are far beyond all noise. How often
+    # an interval holds the median is asked with seeded noise, in test_courses.py.
+    assert 20 < estimate["interval"][0] <= estimate["value"] <= min(estimate["interval"][1], 40)
     assert document["privacy"]["charged"]["epsilon"] == pytest.approx(9.0, rel=1e-3)
     assert document["privacy"]["spent"]["epsilon"] == pytest.approx(9.0, rel=1e-3)
 
@@ -55,7 +57,8 @@ def test_a_search_is_one_document(ward: Path) -> None:
 def test_keys_and_groups_are_one_document_without_the_lone_key(ward: Path) -> None:
     where = ("--study", ward / "study.toml", "--tables", ward / "sites")
     text = "SELECT code AS c, COUNT(DISTINCT patient_id) AS n FROM stays GROUP BY c ORDER BY n DESC"
-    done = call("simulate", *where, text, "--epsilon", 9, "--json")
+    # A key of one patient may be shown with the weight δ, so a test that must never see one asks with a small δ.
+    done = call("simulate", *where, text, "--epsilon", 9, "--delta", 1e-12, "--json")
     document = done.document()
     assert len(document["plan_ids"]) == 2
     assert [(each["name"], each["group"]) for each in document["estimates"]] == [("n", {"c": "aa"}), ("n", {"c": "bb"})]
