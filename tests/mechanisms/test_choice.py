@@ -25,7 +25,7 @@ from wardround.privacy.selection import (
     independent_choices,
 )
 
-RARE = 1e-6
+RARE = 1e-10
 ICD = np.array([10, 8, 5, 0])
 BOTH = pytest.mark.parametrize("choosing", list(Choosing))
 
@@ -155,7 +155,7 @@ def hard_to_choose(epsilon: float, choosing: Choosing) -> tuple[Scores, ChoiceFa
 
 @BOTH
 def test_draws_follow_the_law_and_two_per_cent_more_or_less_would_show(choosing: Choosing) -> None:
-    draws = 30_000
+    draws = 60_000
     scores, fact = hard_to_choose(1.0, choosing)
     best = int((independent_choices(scores, fact, draws, KeyStream()) == 0).sum())
 

@@ -14,7 +14,7 @@ from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.loss import gaussian_mu_squared
 from wardround.privacy.noise import SecureNoise
 
-RARE = 1e-6
+RARE = 1e-10
 LAPLACE, GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN
 
 

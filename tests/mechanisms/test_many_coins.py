@@ -11,7 +11,7 @@ from wardround.privacy.noise.coins import LARGEST_LIMIT, Coins, uniform_below
 from wardround.privacy.noise.exponential import exp_enclosure
 from wardround.privacy.noise.stream import LARGEST_BLOCK, KeyStream, WordVector
 
-RARE = 1e-6
+RARE = 1e-10
 
 
 class Words:

@@ -13,7 +13,7 @@ from wardround.privacy.noise.stream import KeyStream
 from wardround.privacy.randomised_response import Entries, ResponseFact, count_variance, estimated_counts, respond
 from wardround.privacy.selection import exact_epsilon
 
-RARE = 1e-6
+RARE = 1e-10
 
 
 @pytest.mark.parametrize("categories", [2, 3, 10])
@@ -54,7 +54,7 @@ def test_counts_are_estimated_without_bias_and_as_well_as_is_said() -> None:
     answers = respond(Entries(truth, 3, 1), fact, KeyStream())
     deviation = math.sqrt(count_variance(fact, entries=truth.size))
     for estimate, true in zip(estimated_counts(answers, fact), (60_000, 30_000, 10_000), strict=True):
-        assert abs(estimate - true) < 5.5 * deviation
+        assert abs(estimate - true) < 6.5 * deviation
     assert deviation < 700
 
 

@@ -21,7 +21,7 @@ from wardround.privacy.thresholding import (
     select,
 )
 
-RARE = 1e-6
+RARE = 1e-10
 LAPLACE, GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN
 BASES = pytest.mark.parametrize("base", [Fraction(1, 3), Fraction(4, 5)])
 
@@ -128,7 +128,7 @@ def test_each_noise_is_charged_in_its_own_lane() -> None:
 
 def test_shown_counts_follow_the_law_and_two_per_cent_more_or_less_would_show() -> None:
     # So many units hold each key that even the least noise shows it.
-    names, threshold = 300_000, 40
+    names, threshold = 500_000, 40
     fact = laplace(Fraction(5), threshold)
     shown = select(KeyCounts(dict.fromkeys(map(str, range(names)), 2 * threshold + 1), 1), fact, KeyStream())
     size = np.abs(np.array([int(value) for value in shown.values()]) - 2 * threshold - 1)

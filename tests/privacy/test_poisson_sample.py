@@ -80,15 +80,15 @@ def test_units_are_taken_as_often_as_the_rate_and_two_per_cent_more_or_less_woul
         assert (np.diff(taken) > 0).all()
         times[taken] += 1
     expected, variance = units * rounds * rate, units * rounds * rate * (1 - rate)
-    # 5.2 standard deviations: once in five million runs.
-    assert abs(times.sum() - float(expected)) < 5.2 * float(variance) ** 0.5
-    if 0.02 * float(expected) > 11 * float(variance) ** 0.5:
+    # 6.5 standard deviations: once in ten thousand million runs.
+    assert abs(times.sum() - float(expected)) < 6.5 * float(variance) ** 0.5
+    if 0.02 * float(expected) > 13 * float(variance) ** 0.5:
         for wrong in (Fraction(98, 100), Fraction(102, 100)):
-            assert abs(times.sum() - float(wrong * expected)) > 5.2 * float(variance) ** 0.5
+            assert abs(times.sum() - float(wrong * expected)) > 6.5 * float(variance) ** 0.5
     # Coins of one unit are as spread as those of a binomial variable, in every part of every block.
     for part in np.array_split(times, 7):
         spread = float(rounds * rate * (1 - rate))
-        assert abs(part.var() / spread - 1.0) < 5.2 * ((2.0 + 1.0 / spread) / part.size) ** 0.5
+        assert abs(part.var() / spread - 1.0) < 6.5 * ((2.0 + 1.0 / spread) / part.size) ** 0.5
 
 
 def test_units_are_taken_independently_of_their_neighbours() -> None:
