@@ -5,6 +5,7 @@ study.toml  coordinator.toml  identity.pem  authority/  tls/  ledger.sqlite  add
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import socket
 from dataclasses import dataclass
@@ -97,20 +98,25 @@ def create_folder(path: Path, *, study_text: str, configuration_text: str | None
     write_private(path / "study.toml", study_text.encode())
     write_private(path / "coordinator.toml", (configuration_text or SAMPLE).encode())
     folder = CoordinatorFolder(path)
-    folder.note_addresses(_concrete(configuration.listen), _concrete(configuration.enrolment_listen))
+    folder.note_addresses(*_concrete(configuration.listen, configuration.enrolment_listen))
     Authority.create(path / "authority", name=study.name, now=now)
     Identity.generate().save(path / "identity.pem")
     return study
 
 
-def _concrete(listen: str) -> str:
-    host, port = split_address(listen)
-    return listen if port else join_address(host, free_port(host))
+def _concrete(*listening: str) -> list[str]:
+    """The addresses with a port that is free now wherever none is named; each port is another one."""
+    # Every probe is held until all have their ports: a port that was given back could be given out again.
+    with contextlib.ExitStack() as held:
+        return [
+            address if port else join_address(host, _held_port(host, held))
+            for address in listening
+            for host, port in (split_address(address),)
+        ]
 
 
-def free_port(host: str) -> int:
-    """A port that is free on `host` now."""
+def _held_port(host: str, held: contextlib.ExitStack) -> int:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    probe = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+    probe.bind((host, 0))
+    return int(probe.getsockname()[1])

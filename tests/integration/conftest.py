@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.stage import Federation, build, closing, move_to_free_ports
+from tests.integration.stage import Federation, build, closing, move_to_own_ports
 from tests.integration.terms import Terms
 
 Make = Callable[..., Federation]
@@ -42,7 +42,7 @@ def _copies(templates: Callable[[Terms], Path], folder: Path) -> Iterator[Make]:
             place = folder / f"federation{count}"
             shutil.copytree(templates(agreed), place)
             federation = stack.enter_context(closing(Federation(place, agreed)))
-            move_to_free_ports(federation)
+            move_to_own_ports(federation)
             return federation
 
         yield make

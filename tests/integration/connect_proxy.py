@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 
+from tests.fixtures.ports import HOST, take_port
+
 _BYTES = 65536
 
 
@@ -14,8 +16,8 @@ class ConnectProxy:
     """Accepts CONNECT and copies bytes both ways, one thread for each direction."""
 
     def __init__(self) -> None:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self._listening = socket.create_server((HOST, take_port()))
+        self.address = f"{HOST}:{self._listening.getsockname()[1]}"
         self.opened: list[str] = []
         self._open: list[socket.socket] = []
 

@@ -1,7 +1,8 @@
 """A coordinator that dies at one point of a round: FOLDER POINT. A test's entry point, shipped nowhere.
 
 The process is the production one; each durable step of a round is wrapped so that the process kills itself
-(SIGKILL) inside the step's transaction, before the commit, or right after it.
+(SIGKILL) inside the step's transaction, before the commit, or right after it. With `timeless` instead of a point
+nothing dies: a day passes for each byte in FOLDER/days, so that a test and not a clock decides when a deadline is over.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from coordinator import rounds, serve
 from coordinator.accounting import Accounting
 from coordinator.collection import Collection
 from coordinator.dispatch import Dispatch
+from coordinator.patience import RealPatience
 from wardround.federation.ledger.database import Database
 
 STEPS = ("reserve", "open", "accept", "settle", "answer")
@@ -64,7 +66,21 @@ class Fate:
         Database.transaction = transaction  # type: ignore[method-assign]
 
 
+def tell_time_by(days: Path) -> None:
+    """Let a day pass for each byte of the file."""
+    original = RealPatience.now
+
+    def now(patience: RealPatience) -> float:
+        return original(patience) + 86_400.0 * (days.stat().st_size if days.exists() else 0)
+
+    RealPatience.now = now  # type: ignore[method-assign]
+
+
 def main(path: Path, point: str) -> None:
+    if point == "timeless":
+        tell_time_by(path / "days")
+        serve.serve(path, announce=print)
+        return
     if point not in POINTS:
         raise SystemExit(f"no such point: {point}")
     fate = Fate(point)

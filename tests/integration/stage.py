@@ -21,11 +21,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from coordinator.enrolment import issue_profile, make_invitation
-from coordinator.folder import CoordinatorFolder, free_port
+from coordinator.folder import CoordinatorFolder
 from coordinator.serve import initialise
 from site_agent.enrolment import enrol, prepare_enrolment
+from tests.fixtures.ports import HOST, take_port
 from tests.integration.terms import Terms, rows_of
 from wardround.analyst.client import connect
 from wardround.analyst.documents import Json
@@ -37,10 +39,12 @@ from wardround.federation.ledger.verify import verify
 HERE = Path(__file__).parent
 ANALYSTS = ("ada", "bob")
 PATIENTS = "SELECT COUNT(DISTINCT patient_id) FROM encounters"
+# Twenty numbers at once: noise drawn twice is the same for all of them once in 10²⁰ times at most.
+AGES = "SELECT HISTOGRAM(age, 20) FROM encounters"
 # σ is about 0.08 for each site: a difference of one patient is plain to see.
 SHARP = 150.0
-# A shared machine starts a process in seconds, not in milliseconds.
-PATIENCE_SECONDS = 60.0
+# A shared machine starts a process in seconds, not in milliseconds, and may stand still for some of them.
+PATIENCE_SECONDS = 120.0
 
 
 def command(*words: object) -> list[str]:
@@ -85,22 +89,29 @@ class Done:
         return error
 
 
-class Asked:
+_Answer = TypeVar("_Answer")
+
+
+class Asked(Generic[_Answer]):
     """A question on its way, in a thread of its own: the answer's document, or the error it ended with."""
 
-    def __init__(self, question: Callable[[], dict[str, Json]]) -> None:
-        self._answer: dict[str, Json] | None = None
+    def __init__(self, question: Callable[[], _Answer]) -> None:
+        self._answer: _Answer | None = None
         self._error: FederationError | None = None
         self._thread = threading.Thread(target=self._run, args=(question,), daemon=True)
         self._thread.start()
 
-    def _run(self, question: Callable[[], dict[str, Json]]) -> None:
+    def _run(self, question: Callable[[], _Answer]) -> None:
         try:
             self._answer = question()
         except FederationError as error:
             self._error = error
 
-    def answer(self) -> dict[str, Json]:
+    def ends(self, *, within_seconds: float) -> bool:
+        self._thread.join(within_seconds)
+        return not self._thread.is_alive()
+
+    def answer(self) -> _Answer:
         self._thread.join(2 * PATIENCE_SECONDS)
         if self._error is not None:
             raise self._error
@@ -159,6 +170,20 @@ class Federation:
         self.spawn("consortium", ordinary if failpoint is None else faulty)
         self.await_coordinator()
 
+    def start_timeless_coordinator(self) -> None:
+        """A coordinator for which a deadline passes `after_the_deadline` and at no other time."""
+        self.start_coordinator(failpoint="timeless")
+
+    def after_the_deadline(self, asked: Asked[_Answer], *, when: Callable[[], object], what: str) -> _Answer:
+        """The answer of a round whose deadline passes once this is true: whoever is to answer in time has done so."""
+        eventually(when, what=what)
+        until = time.monotonic() + PATIENCE_SECONDS
+        # More than once: the round may have begun to wait only now.
+        while not asked.ends(within_seconds=1.0) and time.monotonic() < until:
+            with (self.consortium / "days").open("ab") as days:
+                days.write(b".")
+        return asked.answer()
+
     def await_coordinator(self) -> None:
         address = split_address((self.consortium / "address").read_text(encoding="utf-8").strip())
 
@@ -216,7 +241,7 @@ class Federation:
         with connect(self.profile(analyst)) as federation:
             return federation.ask(sql, epsilon=epsilon, fresh=fresh, limit_seconds=2 * PATIENCE_SECONDS).document()
 
-    def asking(self, sql: str = PATIENTS, *, epsilon: float = SHARP, fresh: bool = False) -> Asked:
+    def asking(self, sql: str = PATIENTS, *, epsilon: float = SHARP, fresh: bool = False) -> Asked[dict[str, Json]]:
         return Asked(lambda: self.ask(sql, epsilon=epsilon, fresh=fresh))
 
     def ask_command(self, sql: str = PATIENTS, *options: object, analyst: str = "ada", epsilon: float = SHARP) -> Done:
@@ -237,6 +262,10 @@ class Federation:
             db.execute("PRAGMA busy_timeout = 20000")
             return db.execute(statement, values).fetchall()
 
+    def received(self) -> int:
+        """How many answers of sites the coordinator has taken, to all questions."""
+        return len(self.entries("consortium", "received"))
+
     def check_ledgers(self) -> None:
         """The invariants of every ledger, and of each site's against the coordinator's."""
         verdict = verify(self.consortium)
@@ -244,19 +273,20 @@ class Federation:
         for name in self.sites:
             verdict = verify(self.site(name))
             assert verdict.valid, (name, verdict.problems)
-            assert self.rows(name, "SELECT count(*) FROM charges") == self.rows(
-                name, "SELECT count(*) FROM entries WHERE kind = 'charged'"
-            )
+            # One statement, so that a charge that is being written is in both or in neither.
+            entries = "SELECT count(*) FROM entries WHERE kind = 'charged'"
+            assert self.rows(name, f"SELECT (SELECT count(*) FROM charges) = ({entries})") == [(1,)], name
             self._check_views(name)
 
     def _check_views(self, name: str) -> None:
         """Whatever the coordinator has seen of a site is what the site's own ledger holds."""
+        # The coordinator's first: the site's own chain may only have grown since.
+        seen = self.rows("consortium", "SELECT sequence, digest FROM places WHERE site = ?", name)
         chain = {
             (int(str(sequence)), digest)
             for sequence, digest in self.rows(name, "SELECT sequence, previous FROM entries")
         }
-        seen = self.rows("consortium", "SELECT sequence, digest FROM places WHERE site = ?", name)
-        last = self.rows(name, "SELECT max(sequence) FROM entries")[0][0]
+        last = max(sequence for sequence, _ in chain)
         for sequence, digest in seen:
             assert sequence == last or (int(str(sequence)) + 1, digest) in chain, (name, sequence)
         stored = self.rows("consortium", "SELECT plan_id, payload FROM submissions WHERE site = ? AND code = ''", name)
@@ -274,13 +304,16 @@ class Federation:
         assert sorted(str(body["site"]) for body in received) == sorted(self.sites)
 
 
-def value(document: dict[str, Json]) -> float:
-    """The one number of an answer."""
+def values(document: dict[str, Json]) -> list[float]:
+    """The numbers of an answer."""
     estimates = document["estimates"]
     assert isinstance(estimates, list)
-    assert len(estimates) == 1
-    found = estimates[0]["value"]  # type: ignore[call-overload,index]
-    assert isinstance(found, float)
+    return [estimate["value"] for estimate in estimates]  # type: ignore[call-overload,index,misc]
+
+
+def value(document: dict[str, Json]) -> float:
+    """The one number of an answer."""
+    (found,) = values(document)
     return found
 
 
@@ -301,6 +334,7 @@ def build(folder: Path, terms: Terms) -> None:
     federation = Federation(folder, terms)
     initialise(federation.consortium, study_text=terms.study(), configuration_text=terms.coordinator(), now=now())
     consortium = CoordinatorFolder(federation.consortium)
+    move_to_own_ports(federation)
     try:
         federation.start_coordinator()
         for name in terms.sites:
@@ -331,10 +365,10 @@ def _mentions(federation: Federation) -> list[Path]:
     return [file for pattern in patterns for file in federation.folder.glob(pattern)]
 
 
-def move_to_free_ports(federation: Federation) -> None:
-    """Give a copied federation ports of its own; nothing that is signed names a port."""
+def move_to_own_ports(federation: Federation) -> None:
+    """Give a federation ports that nobody else is given; nothing that is signed names a port."""
     for note in ("address", "enrolment_address"):
-        fresh = f"127.0.0.1:{free_port('127.0.0.1')}"
+        fresh = f"{HOST}:{take_port()}"
         old = (federation.consortium / note).read_text(encoding="utf-8").strip()
         (federation.consortium / note).write_text(fresh + "\n", encoding="utf-8")
         for file in _mentions(federation):

@@ -74,6 +74,5 @@ def test_a_round_goes_on_after_a_crash_even_when_nobody_asks_again(running: Fede
     eventually(
         lambda: running.rows("consortium", "SELECT 1 FROM answers WHERE plan_id = ?", *settled),
         what="the round is answered without a new question",
-        seconds=20.0,
     )
     assert asked.answer()["plan_id"] == settled[0]

@@ -218,8 +218,8 @@ def test_a_revoked_analyst_and_a_revoked_site_are_refused_at_their_next_call(mak
 
 
 def test_the_running_agent_renews_its_certificate_and_goes_on_answering(make_federation: Make) -> None:
-    # Every certificate begins ten minutes before it is issued, so half of a life of seconds is over at once.
-    federation = make_federation(sites=("two",), certificate_hours=0.01)
+    # Every certificate begins ten minutes before it is issued, so half of a life of nine is over at once.
+    federation = make_federation(sites=("two",), certificate_hours=0.15)
     federation.start_coordinator()
     certificate = federation.site("two") / "tls" / "certificate.pem"
     folder = CoordinatorFolder(federation.consortium)
@@ -236,14 +236,15 @@ def test_the_running_agent_renews_its_certificate_and_goes_on_answering(make_fed
 
 @pytest.mark.slow
 def test_every_certificate_may_expire_while_the_processes_run(make_federation: Make) -> None:
-    federation = make_federation(sites=("two",), certificate_hours=0.004)
+    hours = 0.01
+    federation = make_federation(sites=("two",), certificate_hours=hours)
     federation.start_coordinator()
     tls = federation.site("two") / "tls"
     _reissue(federation, CoordinatorFolder(federation.consortium), tls / "key.pem", tls / "certificate.pem")
     federation.start_site("two")
     assert is_about(federation.ask(), 10)
     # Twice the life of every certificate that was there at the beginning.
-    time.sleep(2 * 0.004 * 3600)
+    time.sleep(2 * hours * 3600)
     assert is_about(federation.ask(fresh=True), 10)
 
 
@@ -267,7 +268,8 @@ def test_a_site_enrols_checks_and_answers_through_a_proxy(make_federation: Make,
     )
     code, text = init(federation, "one", invitation, config)
     assert code == 0, text
-    assert proxy.opened == [read_invitation(invitation).enrolment_address]
+    # A channel may dial more than once.
+    assert set(proxy.opened) == {read_invitation(invitation).enrolment_address}
     assert all(finding.ok for finding in check_site(federation.site("one")))
     federation.start_site("one")
     federation.start_site("two")
