@@ -190,14 +190,14 @@ def test_nothing_is_computed_while_the_ledger_is_read(tmp_path: Path) -> None:
 
     def slow(patients: tuple[Schedule, ...]) -> tuple[tuple[str, float], ...]:
         computing.set()
-        assert charged.wait(10.0), "a charge waited for a report"
+        assert charged.wait(120.0), "a charge waited for a report"
         return losses(patients)
 
     kept.reporting._losses.epsilons = slow  # type: ignore[method-assign]
     found: list[int] = []
     reader = threading.Thread(target=lambda: found.append(kept.reporting.report().events))
     reader.start()
-    assert computing.wait(10.0)
+    assert computing.wait(120.0)
     kept.charge(gaussian(50))
     charged.set()
     reader.join()

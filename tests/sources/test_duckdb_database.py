@@ -126,10 +126,10 @@ def test_a_question_that_takes_too_long_is_stopped(path: Path) -> None:
     relation = (
         "SELECT a.patient_id, b.dx FROM many a, many b, many c WHERE a.patient_id || b.patient_id <> c.patient_id"
     )
-    source = table(path, relation=relation, timeout_seconds=0.2)
-    source.check(ASKED)
+    # Looking takes no time, but a busy machine may take longer than the question has.
+    table(path, relation=relation).check(ASKED)
     with pytest.raises(SourceFailed):
-        source.bounded(ASKED)
+        table(path, relation=relation, timeout_seconds=0.2).bounded(ASKED)
     assert totals(table(path), ASKED) == EXPECTED
 
 

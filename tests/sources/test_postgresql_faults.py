@@ -113,14 +113,19 @@ def test_time_runs_out_without_a_word() -> None:
         "CREATE OR REPLACE VIEW slow AS SELECT i::text AS patient_id, 'A'::text AS dx "
         "FROM generate_series(1, 100000000) AS i"
     )
-    source = TableSource(cluster().address(), "slow", timeout_seconds=1.0)
-    opened_source = open_dataset({"visits": source}, folder=Path("/"), key=KEY)
-    opened_source.check(COUNT)
+    patient, hasty = (
+        open_dataset(
+            {"visits": TableSource(cluster().address(), "slow", timeout_seconds=seconds)}, folder=Path("/"), key=KEY
+        )
+        for seconds in (600.0, 1.0)
+    )
+    # Looking takes no time, but a busy machine may take longer than the question has.
+    patient.check(COUNT)
     began = time.monotonic()
     with pytest.raises(SourceFailed) as failed:
-        opened_source.bounded(COUNT)
+        hasty.bounded(COUNT)
     assert failed.value.__context__ is None
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 def test_an_error_of_the_hospitals_own_view_says_nothing() -> None:
@@ -168,7 +173,7 @@ def test_a_connection_lost_between_two_batches_is_a_failure(own_cluster: Cluster
 
 
 def test_the_session_can_read_and_nothing_else() -> None:
-    with reading(cluster().address("postgres"), timeout_seconds=5) as connection:
+    with reading(cluster().address("postgres"), timeout_seconds=60) as connection:
         with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
             connection.execute("CREATE TABLE written (x int)")
         connection.rollback()
