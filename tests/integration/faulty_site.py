@@ -1,7 +1,8 @@
 """A site agent that dies at one point of the write order: FOLDER POINT. A test's entry point, shipped nowhere.
 
 The agent is the production one; its ledger, dataset and link are wrapped so that the process kills itself
-(SIGKILL: no cleanup, no flush) before or after a step. `zero` instead of a point adds no noise, `serve` nothing.
+(SIGKILL: no cleanup, no flush) before or after a step; at `POINT:3` it has been there twice before. `zero` instead
+of a point adds no noise, `serve` nothing.
 """
 
 from __future__ import annotations
@@ -54,12 +55,16 @@ _Result = TypeVar("_Result")
 class Fate:
     """The point at which this process ends."""
 
-    def __init__(self, point: str) -> None:
+    def __init__(self, point: str, *, visits: int = 1) -> None:
         self.point = point
+        self.visits = visits
         self.step = threading.local()
 
     def at(self, point: str) -> None:
-        if point == self.point:
+        if point != self.point:
+            return
+        self.visits -= 1
+        if self.visits == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def during(self, step: str, action: Callable[[], _Result]) -> _Result:
@@ -149,10 +154,11 @@ class FaultyLink:
         self._link.close()
 
 
-def main(path: Path, point: str) -> None:
+def main(path: Path, words: str) -> None:
+    point, _, visits = words.partition(":")
     if point not in (*POINTS, "zero", "serve"):
         raise SystemExit(f"no such point: {point}")
-    folder, fate = open_folder(path), Fate(point)
+    folder, fate = open_folder(path), Fate(point, visits=int(visits or 1))
     with serving_lock(folder.path):
         ledger = FaultyLedger(folder.ledger, identity=folder.identity())
         ledger.fate = fate
