@@ -27,6 +27,7 @@ from protos.codec_analyst import (
 )
 from protos.serving import Serving, serve
 from protos.tls import Presented, TlsKeys
+from tests.fixtures.ports import HOST, take_port
 from wardround.analyst.client import Client
 from wardround.analyst.grpc_link import GrpcAnalystLink
 from wardround.analyst.retrying import Persistence
@@ -120,22 +121,22 @@ class House:
         self.desk = Desk()
         key = new_tls_key()
         certificate = self.authority.issue(
-            key.public_key(), role=Role.COORDINATOR, name="cardio", life=BRIEF, now=self.now, hosts=["127.0.0.1"]
+            key.public_key(), role=Role.COORDINATOR, name="cardio", life=BRIEF, now=self.now, hosts=[HOST]
         )
         keys = TlsKeys(key_to_pem(key), certificate, self.authority.pem.encode())
         self._presented = Presented(keys)
         self.serving: Serving | None = None
-        self.port = 0
+        # Of its own, so that nobody else listens there while the coordinator is away.
+        self.port = take_port()
 
     def open(self) -> None:
         self.serving = serve(
-            f"127.0.0.1:{self.port}",
+            f"{HOST}:{self.port}",
             self._presented,
             lambda service: add_AnalystServiceServicer_to_server(self.desk, service),
             callers=1,
             broken=lambda error: None,
         )
-        self.port = self.serving.port
 
     def close(self) -> None:
         if self.serving is not None:
@@ -146,7 +147,7 @@ class House:
         certificate = self.authority.issue(key.public_key(), role=Role.ANALYST, name="ada", life=BRIEF, now=self.now)
         return Profile(
             name="ada",
-            address=f"127.0.0.1:{self.port}",
+            address=f"{HOST}:{self.port}",
             study="cardio",
             authority=self.authority.pem,
             certificate=certificate.decode(),

@@ -29,7 +29,8 @@ from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import SeededNoise
 from wardround.simulation.tables import find_sites
 
-TERMS = Terms(epsilon=10.0, sites=("two", "three", "four"), min_sites=2)
+# No deadline that a busy machine could pass: a round without one of the sites is another model.
+TERMS = Terms(epsilon=10.0, sites=("two", "three", "four"), min_sites=2, deadline_seconds=600.0)
 # Nobody is held out: who is depends on a key that each hospital keeps to itself.
 REQUEST = TrainingRequest(
     ModelKind.LOGISTIC, "encounters", "diagnosis", ("age", "sbp"), 1.0, rounds=4, validation_fraction=0.0
@@ -52,7 +53,8 @@ def serving(federation: Federation, site: str) -> Iterator[None]:
         yield
     finally:
         agent.stop()
-        thread.join(30.0)
+        thread.join(120.0)
+        assert not thread.is_alive()
         ledger.close()
 
 
