@@ -1,8 +1,8 @@
 """Trainings at the coordinator: which are paid for, who takes part in them, and which of their rounds are taken.
 
 Whoever took part in the first round is asked in every other, so that a hospital that comes or goes later makes no
-second training of it. One that declined a round is not asked again. Every function works inside the caller's
-transaction.
+second training of it. One that declined a round is not asked again; one that missed a round is asked, but not waited
+for as long. Every function works inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -90,6 +90,33 @@ def participants_of(connection: sqlite3.Connection, step: Step, *, study: Study,
 def left_out(connection: sqlite3.Connection, plan_id: str) -> dict[str, str]:
     """The participants of a round that were not asked, with the code of their earlier refusal."""
     return dict(connection.execute("SELECT site, code FROM left_out WHERE plan_id = ? ORDER BY site", (plan_id,)))
+
+
+def away(connection: sqlite3.Connection, plan_id: str) -> frozenset[str]:
+    """Who is still missing in the round before of the same training, the last that was settled; nobody for a question.
+
+    A late answer changes no round, but whoever sent it is not away any more.
+    """
+    rows = connection.execute(
+        "SELECT tasks.site FROM tasks WHERE tasks.state = 'missing' AND tasks.plan_id ="
+        " (SELECT earlier.plan_id FROM rounds AS own JOIN steps AS step ON step.plan_id = own.plan_id"
+        " JOIN steps AS other ON other.block = step.block JOIN rounds AS earlier ON earlier.plan_id = other.plan_id"
+        " WHERE own.plan_id = ? AND earlier.number < own.number AND earlier.state IN ('settled', 'answered')"
+        " ORDER BY earlier.number DESC LIMIT 1)",
+        (plan_id,),
+    )
+    return frozenset(site for (site,) in rows)
+
+
+def first_opened_at(connection: sqlite3.Connection, plan_id: str) -> float:
+    """When a round was opened, or the first of its training: a steward decides about a training once."""
+    row = connection.execute(
+        "SELECT MIN(rounds.opened_at) FROM rounds WHERE plan_id = ?1 OR plan_id IN"
+        " (SELECT other.plan_id FROM steps AS own JOIN steps AS other ON own.block = other.block"
+        " WHERE own.plan_id = ?1)",
+        (plan_id,),
+    ).fetchone()
+    return float(row[0])
 
 
 def keeps_its_charge(connection: sqlite3.Connection, plan_id: str, site: str) -> bool:

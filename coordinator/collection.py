@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 import sqlite3
 
+from coordinator import blocks
 from coordinator.accounting import Accounting
+from coordinator.awaiting import Awaited, awaited
 from coordinator.dispatch import Dispatch, has_task, round_key, site_key
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
@@ -69,19 +71,22 @@ class Collection:
     def gather(self, plan: Plan) -> None:
         """Return when every participant has answered, or when the deadline has passed for those who did not.
 
-        The deadline counts from now, so that a restart gives the sites their time again. A site whose steward
-        has yet to decide keeps the round open: `AwaitingApproval`, until the study's patience is over.
+        The deadline counts from now, so that a restart gives the sites their time again; of a training only the
+        first round waits all of it for a site that is away. A site whose steward has yet to decide keeps the round
+        open: `AwaitingApproval`, until the study's patience is over.
         """
-        until = self._patience.now() + self._ledger.study.deadline_seconds
+        wait = self._awaited(plan)
+        ends = wait.deadline
         while True:
             seen = self._patience.changes(round_key(plan.plan_id))
             states = dict(self._dispatch.states(plan))
-            left = until - self._patience.now()
-            if left <= 0 or not _working(states):
+            now = self._patience.now()
+            ends = wait.ends(states, before=ends, now=now)
+            if ends <= now:
                 break
             if self._patience.ended:
                 raise PeerUnreachable("The coordinator is stopping; ask again.")
-            self._patience.wait(round_key(plan.plan_id), seen=seen, seconds=min(left, LOOK_SECONDS))
+            self._patience.wait(round_key(plan.plan_id), seen=seen, seconds=min(ends - now, LOOK_SECONDS))
         pending = sorted(site for site, state in states.items() if state is SiteState.PENDING)
         if pending and not self._approval_over(plan):
             names = ", ".join(pending)
@@ -93,10 +98,18 @@ class Collection:
             stored = stored_releases(connection, plan.plan_id)
         return [stored[site] for site in sites]
 
+    def _awaited(self, plan: Plan) -> Awaited:
+        study = self._ledger.study
+        with self._ledger.database.reading() as connection:
+            away = blocks.away(connection, plan.plan_id)
+        return awaited(
+            now=self._patience.now(), deadline_seconds=study.deadline_seconds, away=away, needed=study.min_sites
+        )
+
     def _approval_over(self, plan: Plan) -> bool:
         with self._ledger.database.reading() as connection:
-            row = connection.execute("SELECT opened_at FROM rounds WHERE plan_id = ?", (plan.plan_id,)).fetchone()
-        return self._patience.date() - float(row[0]) >= self._ledger.study.approval_seconds
+            opened_at = blocks.first_opened_at(connection, plan.plan_id)
+        return self._patience.date() - opened_at >= self._ledger.study.approval_seconds
 
     def _note(self, site: str, plan_id: str, state: SiteState) -> None:
         with self._ledger.database.transaction() as connection:
@@ -197,11 +210,6 @@ def stored_releases(connection: sqlite3.Connection, plan_id: str) -> dict[str, b
     """The bytes that every site released for a plan."""
     rows = connection.execute("SELECT site, payload FROM submissions WHERE plan_id = ? AND code = ''", (plan_id,))
     return dict(rows.fetchall())
-
-
-def _working(states: dict[str, SiteState]) -> bool:
-    """Whether some participant may still answer by itself."""
-    return bool({SiteState.OPEN, SiteState.CLAIMED, SiteState.FAILED} & set(states.values()))
 
 
 def _check_body(entry: Entry, kind: str, expected: dict[str, str]) -> None:
