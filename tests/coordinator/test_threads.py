@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ from wardround.federation.errors import AwaitingApproval, InvariantBroken, PeerU
 from wardround.federation.release import Release
 from wardround.federation.task import SignedTask
 
-LONG_SECONDS = 20.0
+LONG_SECONDS = 120.0
+# Far more than anything takes that waits for nobody, on whatever machine; far less than a whole wait.
+SOON_SECONDS = 60.0
 
 
 class Served(World):
@@ -54,13 +57,13 @@ class Served(World):
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    world = Served(tmp_path, deadline_seconds=30)
+    world = Served(tmp_path, deadline_seconds=300)
     for name, count in (("one", 1), ("two", 10), ("three", 100)):
         world.enrol(name, count=count)
     before = threading.active_count()
     yield world
     world.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + SOON_SECONDS
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() <= before, "a closed coordinator leaves no thread behind"
@@ -71,7 +74,7 @@ def test_a_served_round_answers_without_anybody_waiting_for_a_fixed_time(served:
     began = time.monotonic()
     answer = served.until_told(served.coordinator.ask(ANALYST, ask()))
     assert answer.estimates[0].value == 111
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON_SECONDS
     assert served.coordinator.fault() is None
 
 
@@ -102,7 +105,7 @@ def test_a_parked_claim_wakes_for_a_new_task(served: Served) -> None:
     began = time.monotonic()
     plan_id = served.coordinator.ask(ANALYST, ask())
     parked.join()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON_SECONDS
     assert claimed[0] is not None
     assert claimed[0].task.plan.plan_id == plan_id
 
@@ -127,12 +130,23 @@ def test_too_few_sites_reach_whoever_watches(tmp_path: Path) -> None:
         with pytest.raises(TooFewSites):
             world.until_told(plan_id)
     world.run("two")
-    assert world.until_told(world.coordinator.ask(ANALYST, ask())).estimates[0].value == 11
+    assert answered_at_last(world).estimates[0].value == 11
     world.close()
 
 
+def answered_at_last(world: Served) -> Answer:
+    """Ask as often as it takes: a tenth of a second may be too short for both sites."""
+    until = time.monotonic() + LONG_SECONDS
+    while True:
+        try:
+            return world.until_told(world.coordinator.ask(ANALYST, ask()))
+        except TooFewSites:
+            if time.monotonic() > until:
+                raise
+
+
 def test_closing_wakes_every_waiting_call_and_the_round_goes_on_after_a_restart(tmp_path: Path) -> None:
-    world = Served(tmp_path, deadline_seconds=30)
+    world = Served(tmp_path, deadline_seconds=300)
     for name, count in (("one", 1), ("two", 10), ("three", 100)):
         world.enrol(name, count=count)
     plan_id = world.coordinator.ask(ANALYST, ask())
@@ -147,12 +161,13 @@ def test_closing_wakes_every_waiting_call_and_the_round_goes_on_after_a_restart(
 
     watching = threading.Thread(target=watch)
     watching.start()
+    # Most likely it waits by then; if it does not yet, it hears the same.
     time.sleep(0.05)
     began = time.monotonic()
     world.coordinator.stop()
     watching.join()
     world.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON_SECONDS
     assert ends == ["The coordinator is stopping; ask again."]
     with pytest.raises(PeerUnreachable):
         world.coordinator.ask(ANALYST, ask(nonce="01"))
@@ -185,15 +200,17 @@ def test_a_ledger_is_not_closed_under_a_call(served: Served) -> None:
 
     def analyse(number: int) -> None:
         try:
-            for turn in range(50):
-                served.until_told(served.coordinator.ask(ANALYST, ask(0.01, nonce=f"{number:02x}{turn:02x}")))
+            for turn in itertools.count():
+                served.until_told(served.coordinator.ask(ANALYST, ask(0.01, nonce=f"{number:02x}{turn:06x}")))
         except PeerUnreachable:
             errors.append("stopping")
 
     analysts = [threading.Thread(target=analyse, args=(number,)) for number in range(4)]
     for analyst in analysts:
         analyst.start()
-    time.sleep(0.3)
+    until = time.monotonic() + LONG_SECONDS
+    while served.kinds().count("answered") < 20 and time.monotonic() < until:
+        time.sleep(0.01)
     served.coordinator.close()
     for analyst in analysts:
         analyst.join()
@@ -208,7 +225,7 @@ def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
     patience.announce("key")
     began = time.monotonic()
     patience.wait("key", seen=seen, seconds=LONG_SECONDS)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SOON_SECONDS
 
 
 def test_a_change_wakes_only_who_waits_for_it() -> None:
