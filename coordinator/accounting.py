@@ -15,7 +15,7 @@ from coordinator import blocks
 from coordinator.ledger import Ledger
 from coordinator.patience import Patience
 from coordinator.stored_plan import decode_plan, encode_plan
-from wardround.federation.answer import Loss, Remaining, SiteState
+from wardround.federation.answer import Excess, Loss, Remaining, SiteState
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, QueryMistaken
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.body import Body, cost_body, facts_body
@@ -106,7 +106,8 @@ class Accounting:
             due = blocks.due(connection, plan, charge, study)
             cost = due.charge.cost
             before = balances(connection, study)
-            self._refuse_above_budget(before, question, due)
+            if (excess := _excess(before, question, due)) is not None:
+                raise BudgetExceeded(asked=excess.asked, remaining=excess.remaining)
             if cost != Cost.zero():
                 for site in due.sites:
                     accounts.debit(connection, site, cost)
@@ -135,13 +136,13 @@ class Accounting:
             }
             chain.append(connection, self._ledger.identity, kind="reserved", body=body)
 
-    def fits(self, plan: Plan) -> bool:
-        """Whether the plan would be admitted now; nothing is charged."""
-        study = self._ledger.study
+    def excess(self, question: Question) -> Excess | None:
+        """What the question would be refused with now; nothing is charged."""
+        plan, study = question.plan, self._ledger.study
         charge = price(plan, study)
         with self._ledger.database.reading() as connection:
             before, due = balances(connection, study), blocks.due(connection, plan, charge, study)
-        return _fits(before, due)
+        return _excess(before, question, due)
 
     def charged(self, plan: Plan) -> Cost:
         """What the plan was charged at each site that was asked, or would be now."""
@@ -205,15 +206,6 @@ class Accounting:
         with self._ledger.database.reading() as connection:
             return balances(connection, self._ledger.study)
 
-    def _refuse_above_budget(self, before: Balances, question: Question, due: blocks.Due) -> None:
-        if _fits(before, due):
-            return
-        left = before.remaining(delta=question.delta)
-        if due.charge.block:
-            # A training is paid from one lane only; what the other has left does not help it.
-            left = before.without_pure().remaining(delta=question.delta)
-        raise BudgetExceeded(asked=question.epsilon, remaining=left.epsilon)
-
 
 def balances(connection: sqlite3.Connection, study: Study) -> Balances:
     """Every account as this transaction sees it."""
@@ -244,6 +236,16 @@ def outcome_of(connection: sqlite3.Connection, plan_id: str) -> Outcome | None:
 
 def _exists(connection: sqlite3.Connection, plan_id: str) -> bool:
     return connection.execute("SELECT 1 FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone() is not None
+
+
+def _excess(before: Balances, question: Question, due: blocks.Due) -> Excess | None:
+    if _fits(before, due):
+        return None
+    left = before.remaining(delta=question.delta)
+    if due.charge.block:
+        # A training is paid from one lane only; what the other has left does not help it.
+        left = before.without_pure().remaining(delta=question.delta)
+    return Excess(question.epsilon, left.epsilon)
 
 
 def _fits(before: Balances, due: blocks.Due) -> bool:

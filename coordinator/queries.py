@@ -28,6 +28,7 @@ from wardround.federation.answer import (
     Answer,
     AskRequest,
     BudgetReport,
+    Excess,
     Loss,
     Preview,
     PrivacyStatement,
@@ -109,8 +110,7 @@ class Queries:
         participants = self._participants()
         questions = self._questions(analyst, request)
         known = self._known(questions)
-        fitting = (question for question in questions if self._accounting.fits(question.plan))
-        question = known or next(fitting, questions[0])
+        question, excess = (known, None) if known is not None else self._tried(questions)
         plan, study = question.plan, self._ledger.study
         overlap = study.overlap_among(plan.participants)
         return Preview(
@@ -127,6 +127,7 @@ class Queries:
                 composition=self._setting.composition(overlap=overlap),
                 delta=question.delta,
             ),
+            excess=excess,
         )
 
     def budget(self, analyst: str) -> BudgetReport:
@@ -186,6 +187,14 @@ class Queries:
             ]
             answered = [found for found in asked if has_answer(connection, found.plan.plan_id)]
         return next(iter(answered or asked), None)
+
+    def _tried(self, questions: tuple[Question, ...]) -> tuple[Question, Excess | None]:
+        """The first of the questions that the budget would admit; else the best, and what the last is refused with."""
+        excess = None
+        for question in questions:
+            if (excess := self._accounting.excess(question)) is None:
+                return question, None
+        return questions[0], excess
 
     def _begin(self, questions: tuple[Question, ...]) -> Question:
         """The first of the questions that the budget admits, reserved and opened."""

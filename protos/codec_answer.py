@@ -25,6 +25,7 @@ from wardround.federation.answer import (
     Answer,
     AskRequest,
     Estimate,
+    Excess,
     ExpectedError,
     Loss,
     Preview,
@@ -254,6 +255,7 @@ def preview_to_message(preview: Preview) -> pb.Preview:
         sites=preview.sites,
         expected=[_expected_to_message(expected) for expected in preview.expected],
         privacy=_privacy_to_message(preview.privacy),
+        excess=None if preview.excess is None else _excess_to_message(preview.excess),
     )
 
 
@@ -268,6 +270,18 @@ def preview_from_message(message: pb.Preview) -> Preview:
         sites=checks.names(message.sites, "the participants"),
         expected=tuple(_expected_from_message(expected) for expected in message.expected),
         privacy=_privacy_from_message(message.privacy),
+        excess=_excess_from_message(message.excess) if message.HasField("excess") else None,
+    )
+
+
+def _excess_to_message(excess: Excess) -> pb.Excess:
+    return pb.Excess(asked=excess.asked, remaining=excess.remaining)
+
+
+def _excess_from_message(message: pb.Excess) -> Excess:
+    return Excess(
+        checks.finite(message.asked, "what is asked", lower=0.0),
+        checks.finite(message.remaining, "what remains", lower=0.0),
     )
 
 

@@ -434,6 +434,7 @@ class Preview(_message.Message):
     SITES_FIELD_NUMBER: _builtins.int
     EXPECTED_FIELD_NUMBER: _builtins.int
     PRIVACY_FIELD_NUMBER: _builtins.int
+    EXCESS_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     unit: Global___Unit.ValueType
     replayed: _builtins.bool
@@ -443,6 +444,10 @@ class Preview(_message.Message):
     def expected(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExpectedError]: ...
     @_builtins.property
     def privacy(self) -> Global___PrivacyStatement: ...
+    @_builtins.property
+    def excess(self) -> Global___Excess:
+        """only where the budget would refuse the question now"""
+
     def __init__(
         self,
         *,
@@ -452,14 +457,37 @@ class Preview(_message.Message):
         sites: _abc.Iterable[_builtins.str] | None = ...,
         expected: _abc.Iterable[Global___ExpectedError] | None = ...,
         privacy: Global___PrivacyStatement | None = ...,
+        excess: Global___Excess | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["privacy", b"privacy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["excess", b"excess", "privacy", b"privacy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "plan_id", b"plan_id", "privacy", b"privacy", "replayed", b"replayed", "sites", b"sites", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["excess", b"excess", "expected", b"expected", "plan_id", b"plan_id", "privacy", b"privacy", "replayed", b"replayed", "sites", b"sites", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Preview: _TypeAlias = Preview  # noqa: Y015
+
+@_typing.final
+class Excess(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ASKED_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
+    asked: _builtins.float
+    remaining: _builtins.float
+    def __init__(
+        self,
+        *,
+        asked: _builtins.float = ...,
+        remaining: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "remaining", b"remaining"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Excess: _TypeAlias = Excess  # noqa: Y015
 
 @_typing.final
 class SiteBudget(_message.Message):

@@ -13,6 +13,7 @@ from wardround.analyst.client import Client
 from wardround.analyst.courses import composed, round_epsilon
 from wardround.analyst.rounds import Round
 from wardround.federation.answer import (
+    Excess,
     Loss,
 )
 from wardround.federation.errors import BudgetExceeded, PeerUnreachable, QueryMistaken, TooFewSites
@@ -260,6 +261,23 @@ def test_a_dry_run_shows_the_split_and_asks_nothing() -> None:
     search = str(Client(hospital).preview(MEDIAN, search=True))
     assert "10 rounds like this one: 10 × SHARE_BELOW(sbp, …) at ε = " in search
     assert "This question would cost ε = 0.3 at" in search
+
+
+def test_a_dry_run_of_several_rounds_says_when_all_of_them_would_not_fit() -> None:
+    hospital = Hospital()
+    whole = hospital.remaining()
+    assert Client(hospital).preview(BY_CODE, epsilon=whole).preview.excess is None
+    Client(hospital).ask(BY_CODE, epsilon=0.5)
+    left = hospital.remaining()
+    asked = len(hospital.asked)
+    preview = Client(hospital).preview(BY_CODE, epsilon=whole)
+    assert preview.preview.excess == Excess(whole, left)
+    assert f"It would be refused: ε = {left:.4g} remains, {whole - left:.4g} too little." in str(preview)
+    with pytest.raises(BudgetExceeded) as refusal:
+        Client(hospital).ask(BY_CODE, epsilon=whole)
+    assert (refusal.value.asked, refusal.value.remaining) == (whole, left)
+    assert Client(hospital).preview(BY_CODE, epsilon=0.5).preview.excess is None, "it is paid"
+    assert len(hospital.asked) == asked
 
 
 def test_the_stored_privacy_is_the_last_rounds() -> None:

@@ -17,6 +17,7 @@ from wardround.analyst.tables import MAX_LINES, decimals_for, interval_text, wit
 from wardround.federation.answer import (
     Answer,
     Estimate,
+    Excess,
     ExpectedError,
     Loss,
     Preview,
@@ -292,6 +293,21 @@ def test_a_document_holds_dates_as_text_and_no_infinity() -> None:
     assert estimate["group"] == {"day": "2026-01-31"}
     assert estimate["standard_error"] is None
     assert estimate["interval"] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("remaining", "sentence"),
+    [
+        (0.2, "This question would cost ε = 0.5 at δ = 1e-07. It would be refused: ε = 0.2 remains, 0.3 too little. "),
+        (0.6, "It would be refused: ε = 0.6 remains, but not for noise of this kind. "),
+    ],
+)
+def test_a_preview_that_does_not_fit_says_by_how_much(remaining: float, sentence: str) -> None:
+    preview = dataclasses.replace(PREVIEW, excess=Excess(0.5, remaining))
+    assert sentence in str(PreviewResult(preview))
+    refusal = PreviewResult(preview).document()["refusal"]
+    assert refusal == error_document(BudgetExceeded(asked=0.5, remaining=remaining))["error"]
+    assert (PreviewResult(PREVIEW).document()["refusal"], "refused" in str(PreviewResult(PREVIEW))) == (None, False)
 
 
 def test_the_document_of_a_preview_says_what_it_would_cost() -> None:

@@ -66,7 +66,7 @@ def test_a_fresh_question_pays_anew(federation: Federation) -> None:
 def test_a_dry_run_spends_nothing(federation: Federation) -> None:
     before = federation.rows("consortium", "SELECT count(*) FROM entries")
     done = federation.ask_command("SELECT AVG(age) FROM encounters", "--dry-run")
-    assert (done.code, done.document["dry_run"]) == (0, True)
+    assert (done.code, done.document["dry_run"], done.document["refusal"]) == (0, True, None)
     assert federation.rows("consortium", "SELECT count(*) FROM entries") == before
 
 
@@ -108,6 +108,8 @@ def test_above_the_budget_nothing_is_charged_and_the_numbers_say_why(make_federa
     assert (error["code"], error["asked"], error["charged"]) == ("BudgetExceeded", 0.8, 0)
     assert error["remaining"] == remaining
     assert error["difference"] == pytest.approx(0.8 - float(str(remaining)))
+    foretold = federation.ask_command("SELECT AVG(age) FROM encounters", "--dry-run", epsilon=0.8)
+    assert (foretold.code, foretold.document["refusal"]) == (0, error)
     assert federation.rows("consortium", "SELECT count(*) FROM entries") == before
     with connect(federation.profile()) as client:
         budget = client.budget().document()

@@ -46,6 +46,7 @@ def test_a_training_is_shown_paid_kept_and_replayed(desk: Federation) -> None:
     assert (dry.code, dry.err) == (0, "")
     shown = dry.document()
     assert (shown["dry_run"], shown["rounds"]) == (True, {"done": 0, "planned": 3})
+    assert shown["refusal"] is None
     assert [stage["stage"] for stage in shown["stages"]] == ["moments", "products", "gradient", "scores"]
     assert spent(desk) == before
 

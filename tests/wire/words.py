@@ -15,6 +15,7 @@ from wardround.federation.answer import (
     BudgetReport,
     ByOverlap,
     Estimate,
+    Excess,
     ExpectedError,
     Loss,
     Preview,
@@ -230,8 +231,16 @@ def _answers(draw: st.DrawFn) -> Answer:
 
 answers = _answers()
 expected = st.builds(ExpectedError, statistics, st.none() | columns, st.integers(1, 1_000_000), amounts, texts, shares)
+excesses = st.builds(Excess, amounts, amounts)
 previews = st.builds(
-    Preview, digests, units, st.booleans(), sites, st.lists(expected, max_size=4).map(tuple), statements
+    Preview,
+    digests,
+    units,
+    st.booleans(),
+    sites,
+    st.lists(expected, max_size=4).map(tuple),
+    statements,
+    st.none() | excesses,
 )
 site_budgets = st.lists(
     st.builds(SiteBudget, names, losses, st.booleans()), max_size=4, unique_by=lambda site: site.name

@@ -16,6 +16,7 @@ from wardround.federation.answer import (
     Answer,
     BudgetReport,
     Estimate,
+    Excess,
     ExpectedError,
     Loss,
     Preview,
@@ -77,6 +78,7 @@ def preview_document(preview: Preview, rounds: Sequence[tuple[str, Loss]] = ()) 
         "dry_run": True,
         "sites": {"asked": list(preview.sites)},
         "expected": [_expected(expected) for expected in preview.expected],
+        "refusal": refusal_document(preview.excess),
         "privacy": privacy_document(preview.privacy, unit=preview.unit),
     }
     if rounds:
@@ -124,6 +126,13 @@ def budget_document(report: BudgetReport, study: Study) -> dict[str, Json]:
             "cap": _loss(patient.cap),
         }
     return document
+
+
+def refusal_document(excess: Excess | None) -> Json:
+    """The error that the same call without a dry run would end with now; null where the budget admits it."""
+    if excess is None:
+        return None
+    return error_document(BudgetExceeded(asked=excess.asked, remaining=excess.remaining))["error"]
 
 
 def error_document(error: FederationError) -> dict[str, Json]:

@@ -10,7 +10,7 @@ import datetime
 from dataclasses import dataclass
 
 from wardround.analyst.tables import Table, percent
-from wardround.federation.answer import BudgetReport, Loss, PrivacyStatement, Remaining
+from wardround.federation.answer import BudgetReport, Excess, Loss, PrivacyStatement, Remaining
 from wardround.federation.study import Study, Unit
 from wardround.privacy.accounting.meaning import posterior_bound, worst_bits
 from wardround.privacy.accounting.patients import of_many_events
@@ -63,15 +63,15 @@ def date_text(seconds: float) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def too_much(privacy: PrivacyStatement) -> str:
-    """What a dry run adds where the whole is more than what is left; nothing where it may fit.
-
-    Both are compared at one δ: at another the same ε is another amount of noise, and only the coordinator can tell.
-    """
-    asked, left = privacy.charged, privacy.remaining.epsilon
-    if asked.delta != privacy.spent.delta or asked.epsilon <= left:
+def too_much(excess: Excess | None) -> str:
+    """What a dry run adds where the budget would refuse the whole; nothing where it fits."""
+    if excess is None:
         return ""
-    return f" It would be refused: ε = {left:.4g} remains, {asked.epsilon - left:.4g} too little."
+    left = f"ε = {excess.remaining:.4g} remains"
+    if excess.asked <= excess.remaining:
+        # What is left may be in the other lane, or enough for one number only.
+        return f" It would be refused: {left}, but not for noise of this kind."
+    return f" It would be refused: {left}, {excess.asked - excess.remaining:.4g} too little."
 
 
 def answer_meaning(unit: str, privacy: PrivacyStatement) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wardround.analyst.documents import AnswerExtras, Json, answer_document, preview_document
-from wardround.analyst.meaning import answer_meaning, next_text, plural, unit_text
+from wardround.analyst.meaning import answer_meaning, next_text, plural, too_much, unit_text
 from wardround.analyst.plot import picture, write_picture
 from wardround.analyst.tables import (
     Table,
@@ -257,7 +257,7 @@ class PreviewResult:
         cost = (
             "This question was answered before: asking it again would cost nothing."
             if preview.replayed
-            else f"This question would cost {charged}."
+            else f"This question would cost {charged}.{too_much(preview.excess)}"
         )
         return [
             *self._split(),

@@ -15,7 +15,7 @@ from wardround.analyst.courses import DEFAULT_SHARE, Course, composed, round_eps
 from wardround.analyst.link import AnalystLink
 from wardround.analyst.result import PreviewResult, Result
 from wardround.analyst.views import label_of
-from wardround.federation.answer import Answer, AskRequest, Loss, Preview, Progress
+from wardround.federation.answer import Answer, AskRequest, Excess, Loss, Preview, Progress
 from wardround.federation.errors import BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
 from wardround.federation.query import Query
 from wardround.federation.shape import shape
@@ -169,9 +169,23 @@ def previewed(course: Course, sharp: Sharpness, link: AnalystLink, *, study: Stu
     preview: Preview = link.preview(AskRequest(query, each, sharp.delta))
     if course.rounds == 1:
         return PreviewResult(preview, query)
-    whole = dataclasses.replace(preview.privacy, charged=sharp.whole(study))
+    whole = sharp.whole(study)
+    # A round that is paid already begins nothing: what is still to pay is told when it is asked.
+    begins = not preview.replayed and not _paid(link, preview.plan_id)
+    shown = dataclasses.replace(
+        preview,
+        replayed=False,
+        privacy=dataclasses.replace(preview.privacy, charged=whole),
+        excess=_excess(whole, preview) if begins else preview.excess,
+    )
     split = tuple((title, Loss(each or 0.0, preview.privacy.charged.delta)) for title in course.titles)
-    return PreviewResult(dataclasses.replace(preview, replayed=False, privacy=whole), query, split)
+    return PreviewResult(shown, query, split)
+
+
+def _excess(whole: Loss, preview: Preview) -> Excess | None:
+    """What all rounds together would be refused with, as things stand before the first."""
+    remaining = preview.privacy.remaining.epsilon
+    return Excess(whole.epsilon, remaining) if whole.epsilon > remaining * _ROUNDING else preview.excess
 
 
 def _shares(query: Query, answer: Answer, study: Study) -> tuple[tuple[str, float], ...]:

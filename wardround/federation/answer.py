@@ -126,8 +126,19 @@ class ExpectedError:
 
 
 @dataclass(frozen=True, slots=True)
+class Excess:
+    """Why a question would be refused now: the ε that it asks for, and the one that remains for it."""
+
+    asked: float
+    remaining: float
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
-    """A dry run: what would be charged and how good the answer would be. Nothing was spent."""
+    """A dry run: what would be charged and how good the answer would be. Nothing was spent.
+
+    `excess` is there when the budget would refuse the question as things stand.
+    """
 
     plan_id: str
     unit: str
@@ -135,6 +146,7 @@ class Preview:
     sites: tuple[str, ...]
     expected: tuple[ExpectedError, ...]
     privacy: PrivacyStatement
+    excess: Excess | None = None
 
 
 @dataclass(frozen=True, slots=True)

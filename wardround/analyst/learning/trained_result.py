@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wardround.analyst.documents import Json, privacy_document
+from wardround.analyst.documents import Json, privacy_document, refusal_document
 from wardround.analyst.learning.card import (
     card_document,
     notes_of,
@@ -139,6 +139,7 @@ class TrainingPreview:
                 {"stage": kind, "noise_in_patients": noise, "noise_over_signal": share}
                 for kind, noise, share in self._expected()
             ],
+            "refusal": refusal_document(preview.excess),
             "privacy": privacy_document(preview.privacy, unit=preview.unit),
         }
         if (advice := outline.advice) is not None:
@@ -194,7 +195,7 @@ class TrainingPreview:
             f"{held} of the patients are held out: scores look at them and at nobody else, so no patient pays for both."
         )
         advice = [] if outline.advice is None else [f"Schedule: {outline.schedule.value}; {outline.advice.why}"]
-        begun = " It has begun already, and goes on for nothing." if preview.replayed else too_much(preview.privacy)
+        begun = " It has begun already, and goes on for nothing." if preview.replayed else too_much(preview.excess)
         cost = f"The whole training would cost {charged}.{begun}"
         return [
             *([folds] if outline.training.held_out > 0 else []),
