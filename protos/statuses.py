@@ -65,6 +65,7 @@ _CONNECTION = (
     ("andshake", "The other side did not agree to a TLS connection."),
     ("Socket closed", "The other side closed the connection; it stopped, or does not accept our certificate."),
     ("Connection reset", "The other side closed the connection; it stopped, or does not accept our certificate."),
+    ("Broken pipe", "The other side closed the connection; it stopped, or does not accept our certificate."),
 )
 
 

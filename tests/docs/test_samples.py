@@ -112,7 +112,7 @@ def test_systemd_reads_a_service(path: Path, tmp_path: Path) -> None:
         ["systemd-analyze", "verify", "--man=no", str(tmp_path / path.name)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     complaints = [line for line in done.stderr.splitlines() if path.name in line]

@@ -38,7 +38,7 @@ def collected() -> set[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

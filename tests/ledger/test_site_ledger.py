@@ -384,7 +384,7 @@ def test_two_processes_share_one_budget(bench: Bench) -> None:
         subprocess.Popen([sys.executable, "-c", WRITER, str(bench.folder), who], stdout=subprocess.PIPE)
         for who in ("one", "two")
     ]
-    admitted = [int(writer.communicate(timeout=60)[0]) for writer in writers]
+    admitted = [int(writer.communicate(timeout=300)[0]) for writer in writers]
     one = charge("x", 300).cost
     assert sum(admitted) == CAP.allowance().mu_squared // one.mu_squared
     assert bench.ledger.spent() == Cost(sum(admitted) * one.mu_squared, 0, sum(admitted) * one.slack)

@@ -244,8 +244,8 @@ def test_votes_follow_the_law_that_is_charged_for(tmp_path: Path) -> None:
     seen = sum(pipeline._release(plan, form).values for _ in range(draws))
     expected = choice_law([0, 1, 4], choosing=VOTES, base=Fraction(math.exp(-0.5)))
     chances = np.array([float(expected[place]) for place in range(3)])
-    assert stats.chisquare(seen, draws * chances).pvalue > 1e-6
-    assert stats.chisquare(seen, draws * np.array([1, 1, 1]) / 3).pvalue < 1e-6
+    assert stats.chisquare(seen, draws * chances).pvalue > 1e-9
+    assert stats.chisquare(seen, draws * np.array([1, 1, 1]) / 3).pvalue < 1e-9
     site.ledger.close()
 
 

@@ -32,7 +32,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_site_loads_no_stranger(program: str) -> None:
     look = f"{PROGRAMS[program]}\nimport sys\nsys.stderr.write('\\n'.join(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=300)
     loaded = done.stderr.split("\n")
     strangers = [m for m in loaded if any(m == name or m.startswith(f"{name}.") for name in STRANGERS)]
     assert strangers == []

@@ -1,4 +1,4 @@
-"""A coordinator's wire on a free loopback port, with desks that are small enough to read."""
+"""A coordinator's wire on a loopback port of this process, with desks that are small enough to read."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from protos.codec_trust import enrolled_to_message, enrolment_from_message, gree
 from protos.pieces import PieceStore
 from protos.serving import Serving, serve, waiting_room_for
 from protos.tls import Presented, caller_certificate, caller_subject
+from tests.fixtures.ports import HOST, take_port
 from tests.wire.certificates import TestAuthority
 from wardround.federation.answer import Answer, AskRequest, Progress
 from wardround.federation.certificates import holder
@@ -34,6 +35,7 @@ from wardround.federation.ledger.entry import GENESIS, Entry
 from wardround.federation.task import SignedTask, Submission
 
 HASH = "ab" * 32
+PATIENCE_SECONDS = 120.0
 RECEIPT = Entry(1, GENESIS, "received", "{}", b"s" * 64)
 
 
@@ -64,7 +66,8 @@ class SiteDesk(site_service_pb2_grpc.SiteServiceServicer):
 
     def ClaimTask(self, request: pb.ClaimTaskRequest, context: grpc.ServicerContext) -> pb.ClaimTaskReply:
         with self.room.seat(self.admit(context), wait_seconds=claim_request_from_message(request)) as seat:
-            self.opened.wait(seat.wait_seconds)
+            # Until the test says so, or its caller hangs up: a parked poll must not leave while others still connect.
+            self.opened.wait(PATIENCE_SECONDS if seat.wait_seconds else 0.0)
             return claim_to_message(Claim(self.task, seat.pause_seconds))
 
     def PutChunk(self, request: pb.PutChunkRequest, context: grpc.ServicerContext) -> pb.PutChunkReply:
@@ -122,7 +125,7 @@ class Loopback:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.serving.port}"
+        return f"{HOST}:{self.serving.port}"
 
 
 @contextmanager
@@ -133,7 +136,7 @@ def listening(
     presented = Presented(authority.issue("coordinator"))
     broken: list[InvariantBroken] = []
     serving = serve(
-        "127.0.0.1:0",
+        f"{HOST}:{take_port()}",
         presented,
         register,
         callers=callers,

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tests.fixtures.ports import HOST, take_port
+
 
 @dataclass
 class Proxy:
@@ -54,8 +56,9 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 @contextlib.contextmanager
 def proxying(*, allow: bool = True) -> Iterator[Proxy]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    proxy = Proxy(allow, address=f"127.0.0.1:{listener.getsockname()[1]}")
+    port = take_port()
+    listener = socket.create_server((HOST, port))
+    proxy = Proxy(allow, address=f"{HOST}:{port}")
     accepting = threading.Thread(target=proxy._accept, args=(listener,), daemon=True)
     accepting.start()
     try:

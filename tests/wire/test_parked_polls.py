@@ -33,7 +33,7 @@ def channels(loopback: Loopback, count: int) -> Iterator[list[grpc.Channel]]:
 
 
 def wait_until_taken(room: WaitingRoom, seats: int) -> None:
-    for _ in range(2000):
+    for _ in range(12_000):
         if room.taken == seats:
             return
         threading.Event().wait(0.01)
