@@ -13,6 +13,8 @@ from wardround.analyst.rounds import Round
 from wardround.cli.analyst_commands import RoundLines
 from wardround.federation.answer import Progress, SiteState
 
+pytestmark = pytest.mark.usefixtures("same_noise")
+
 STUDY = """
 name = "ward"
 overlap = 1

@@ -17,6 +17,8 @@ from wardround.federation.study_file import parse_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.tables import find_sites
 
+pytestmark = pytest.mark.usefixtures("same_noise")
+
 STUDY = parse_study(
     """
     name = "cardio"

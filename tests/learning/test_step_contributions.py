@@ -234,6 +234,7 @@ def test_a_sample_is_the_units_whose_coins_fell_true(steps_at_once: int, monkeyp
     assert totals(form, patients, chance=Taking(0, 5, 11)) == totals(form, fewer, chance=Taking())
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_coins_are_fresh_in_every_step() -> None:
     form = form_of(ModelKind.LOGISTIC, StageKind.GRADIENT, Numbers(steps=50, rate=Fraction(1, 4)))
     rows = examples_of(crowd(ModelKind.LOGISTIC, 10, patients=60)).fold(held_out=False)
@@ -243,6 +244,7 @@ def test_coins_are_fresh_in_every_step() -> None:
     assert abs(sum(each.units for each in taken) - 750) < 6 * (3000 * 3 / 16) ** 0.5
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_noise_of_a_round_is_as_wide_as_its_law_in_every_step() -> None:
     form = form_of(ModelKind.PERCEPTRON, StageKind.GRADIENT, Numbers(steps=400))
     nobody = examples_of([])

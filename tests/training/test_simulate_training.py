@@ -12,6 +12,8 @@ from tests.cli.calling import Call, call
 from tests.training.clinics import STUDY, Row, request_text, write
 from wardround.analyst.learning.model_store import load_model
 
+pytestmark = pytest.mark.usefixtures("same_noise")
+
 SMALL = {"north": 60, "south": 50, "west": 40}
 SHORT = {"rounds": 3}
 
