@@ -30,16 +30,6 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Terms], Pat
     return template
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _no_proxy() -> Iterator[None]:
-    """The machine's own proxy is not part of these tests, nor of the processes that they start."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"):
-            patch.delenv(name, raising=False)
-            patch.delenv(name.upper(), raising=False)
-        yield
-
-
 @contextlib.contextmanager
 def _copies(templates: Callable[[Terms], Path], folder: Path) -> Iterator[Make]:
     with contextlib.ExitStack() as stack:

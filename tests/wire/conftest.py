@@ -10,14 +10,6 @@ import pytest
 from tests.wire.loopback_service import Loopback, SiteDesk, listening, sites
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own proxy is not part of these tests."""
-    for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[SiteDesk]:
     made = SiteDesk(tmp_path)
