@@ -59,13 +59,14 @@ class Client:
             self._study = self._link.study()
         return self._study
 
-    def ask(
+    def ask(  # noqa: PLR0913 -- everything but the question is said by name, and rarely
         self,
         question: Question,
         *,
         epsilon: float | None = None,
         delta: float | None = None,
         fresh: bool = False,
+        nonce: str = "",
         search: bool = False,
         limit_seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
@@ -73,8 +74,9 @@ class Client:
     ) -> Result:
         """The answer, when enough sites have given theirs.
 
-        The same question again returns the stored answer and costs nothing, unless it is `fresh`. With `search` a
-        single quantile is found in ten rounds. Where a question takes several rounds, `epsilon` is for all of them.
+        The same question again returns the stored answer and costs nothing, unless it is `fresh`; a fresh one that was
+        interrupted goes on with its `nonce`. With `search` a single quantile is found in ten rounds. Where a question
+        takes several rounds, `epsilon` is for all of them.
 
         Raises:
             AwaitingApproval: a site's steward has yet to decide; ask again later.
@@ -83,15 +85,21 @@ class Client:
         """
         course, sharp = self._course(question, epsilon, delta, search=search)
         waiting = self._waiting(limit_seconds, on_progress, on_round)
-        answers = run(course, sharp, waiting, study=self.study, nonce=fresh_nonce() if fresh else "")
+        answers = run(course, sharp, waiting, study=self.study, nonce=fresh_nonce() if fresh else nonce.lower())
         return result_of(course, answers, self.study)
 
     def preview(
-        self, question: Question, *, epsilon: float | None = None, delta: float | None = None, search: bool = False
+        self,
+        question: Question,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        nonce: str = "",
+        search: bool = False,
     ) -> PreviewResult:
         """What the question would cost and how good its answer would be; nothing is spent."""
         course, sharp = self._course(question, epsilon, delta, search=search)
-        return previewed(course, sharp, self._link, study=self.study)
+        return previewed(course, sharp, self._link, study=self.study, nonce=nonce.lower())
 
     def train(
         self,

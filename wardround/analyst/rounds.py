@@ -159,14 +159,14 @@ def result_of(course: Course, answers: Sequence[Answer], study: Study) -> Result
     return Result(whole, asked, plan_ids=plan_ids, shares=shares, note=course.note(answers))
 
 
-def previewed(course: Course, sharp: Sharpness, link: AnalystLink, *, study: Study) -> PreviewResult:
+def previewed(course: Course, sharp: Sharpness, link: AnalystLink, *, study: Study, nonce: str) -> PreviewResult:
     """The first round as it would be asked, and how the charge is split over all of them."""
     first = course.question(())
     if first is None:
         raise QueryMistaken("there is nothing to ask.")
     each = sharp.of_a_round(course, study)
     query = typed(first, study)
-    preview: Preview = link.preview(AskRequest(query, each, sharp.delta))
+    preview: Preview = link.preview(AskRequest(query, each, sharp.delta, nonce))
     if course.rounds == 1:
         return PreviewResult(preview, query)
     whole = sharp.whole(study)

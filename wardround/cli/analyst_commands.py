@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.console import note, print_document, say
+from wardround.cli.console import Interrupted, note, print_document, say
 from wardround.cli.progress import ProgressLines
 from wardround.federation.answer import Progress
 from wardround.federation.errors import Mistaken, QueryMistaken
@@ -60,6 +62,9 @@ def ask(
     privacy: Privacy = "site",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show charge and expected error; spend nothing.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ask anew, and pay anew.")] = False,
+    resume: Annotated[
+        str, typer.Option("--resume", metavar="NONCE", help="Go on with a fresh question that was interrupted.")
+    ] = "",
     search: Search = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the answer, as SVG.")] = None,
     as_json: AsJson = False,
@@ -68,24 +73,27 @@ def ask(
     from wardround.analyst.client import connect
 
     check_privacy(privacy)
+    nonce = chosen_nonce(fresh=fresh, resume=resume, what="question")
     if dry_run and plot is not None:
         raise QueryMistaken("a dry run has no answer to draw; leave out --plot or --dry-run.")
     _check_plot(plot)
     with connect(profile) as federation:
         if dry_run:
-            preview = federation.preview(sql, epsilon=epsilon, delta=delta, search=search)
+            preview = federation.preview(sql, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
             print_document(preview.document()) if as_json else say(str(preview))
             return
+        tell_nonce(nonce, fresh=fresh, what="question")
         progress = RoundLines()
-        result = federation.ask(
-            sql,
-            epsilon=epsilon,
-            delta=delta,
-            fresh=fresh,
-            search=search,
-            on_progress=progress.show,
-            on_round=progress.begin,
-        )
+        with going_on(nonce, "the question runs on"):
+            result = federation.ask(
+                sql,
+                epsilon=epsilon,
+                delta=delta,
+                nonce=nonce,
+                search=search,
+                on_progress=progress.show,
+                on_round=progress.begin,
+            )
     if plot is not None:
         result.plot(plot)
     print_document(result.document()) if as_json else say(str(result))
@@ -107,6 +115,31 @@ def budget(
     if plot is not None:
         report.plot(plot)
     print_document(report.document()) if as_json else say(str(report))
+
+
+def chosen_nonce(*, fresh: bool, resume: str, what: str) -> str:
+    """What tells a fresh question or training from the same one before it."""
+    from wardround.analyst.client import fresh_nonce
+
+    if fresh and resume:
+        raise Mistaken(f"--fresh begins a {what} and --resume goes on with one; leave out one of them.")
+    return fresh_nonce() if fresh else resume
+
+
+def tell_nonce(nonce: str, *, fresh: bool, what: str) -> None:
+    """Before anything is charged: whoever is killed afterwards finds what was paid for under this alone."""
+    if fresh:
+        note(f"a fresh {what}; if it is interrupted, go on with --resume {nonce}")
+
+
+@contextlib.contextmanager
+def going_on(nonce: str, kept: str) -> Iterator[None]:
+    """Say how to go on when Ctrl-C ends the wait: what was asked is stored under its plan and is not paid twice."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        again = f"the same command with --resume {nonce}" if nonce else "the same command"
+        raise Interrupted(f"interrupted; {kept}: {again} goes on from there and pays nothing twice.") from None
 
 
 def _check_plot(plot: Path | None) -> None:

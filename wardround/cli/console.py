@@ -11,9 +11,17 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
-from wardround.federation.errors import FederationError
+from wardround.federation.errors import FederationError, Unavailable
 
 Document = Mapping[str, object]
+
+
+class Interrupted(Unavailable):
+    """Whoever called has stopped it; what it had asked for is decided without it."""
+
+    sentence = "interrupted."
+    # What shells expect of a program that Ctrl-C ended.
+    exit_code = 130
 
 
 def say(text: str = "") -> None:

@@ -22,7 +22,7 @@ from wardround.cli import (
     study_commands,
     training_commands,
 )
-from wardround.cli.console import fail, note, say
+from wardround.cli.console import Interrupted, fail, note, say
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken
 
 # gRPC writes its own lines about failed handshakes to standard error; ours say the same in one sentence.
@@ -64,9 +64,6 @@ def _show_version(asked: bool) -> None:
 # Flower holds typer to a version whose mistakes are click's; a newer typer has its own.
 _MISTAKES: type[click.ClickException] = getattr(typer, "TyperException", click.ClickException)
 
-# An older typer raises what an interruption is; a newer one returns this and says nothing.
-_INTERRUPTED = 130
-
 
 @app.callback()
 def door(
@@ -95,6 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
     as_json = "--json" in words
     output = sys.stdout
     try:
+        # An older typer raises what an interruption is; a newer one returns its code and says nothing.
         outcome = typer.main.get_command(app).main(args=words, prog_name="wardround", standalone_mode=False)
     except FederationError as error:
         fail(error, as_json=as_json)
@@ -108,8 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
         stop = "" if sentence.endswith((".", "?")) else "."
         fail(Mistaken(f"{sentence}{stop} See: {path} --help"), as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
-        note("wardround: interrupted.")
-        raise SystemExit(_INTERRUPTED) from None
+        fail(Interrupted(), as_json=as_json)
     except SystemExit:
         # typer exits with 1, which is our "refused", after it muted an output whose reader has gone.
         if sys.stdout is output:
@@ -120,6 +117,6 @@ def main(arguments: list[str] | None = None) -> None:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} at {frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
         fail(InvariantBroken(f"Something unexpected happened ({place}); please report it."), as_json=as_json)
-    if outcome == _INTERRUPTED:
-        note("wardround: interrupted.")
+    if outcome == Interrupted.exit_code:
+        fail(Interrupted(), as_json=as_json)
     raise SystemExit(outcome if isinstance(outcome, int) else 0)

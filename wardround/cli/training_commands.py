@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from pathlib import Path
@@ -9,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.analyst_commands import AsJson, Profile
+from wardround.cli.analyst_commands import AsJson, Profile, chosen_nonce, going_on, tell_nonce
 from wardround.cli.console import note, print_document, say
 from wardround.cli.progress import ProgressLines
 from wardround.federation.answer import Progress, SiteState
-from wardround.federation.errors import Mistaken
 
 if TYPE_CHECKING:
     from wardround.analyst.learning.driver import TrainingRound
@@ -95,30 +95,21 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a model across the hospitals; a training that was interrupted goes on where it stood."""
-    from wardround.analyst.client import connect, fresh_nonce
+    from wardround.analyst.client import connect
     from wardround.analyst.learning.request import read_request
 
-    if fresh and resume:
-        raise Mistaken("--fresh begins a training and --resume goes on with one; leave out one of them.")
+    nonce = chosen_nonce(fresh=fresh, resume=resume, what="training")
     wanted = read_request(request)
     with connect(profile) as federation:
         if dry_run:
-            preview = federation.preview_training(wanted, nonce=resume)
+            preview = federation.preview_training(wanted, nonce=nonce)
             print_document(preview.document()) if as_json else say(str(preview))
             return
-        nonce = fresh_nonce() if fresh else resume
-        if fresh:
-            note(f"a fresh training; if it is interrupted, go on with --resume {nonce}")
+        tell_nonce(nonce, fresh=fresh, what="training")
         lines = TrainingLines()
         under = None if out is not None else FOLDER
-        try:
+        with going_on(nonce, "what was done is kept"), contextlib.closing(lines):
             result = federation.train(
                 wanted, nonce=nonce, out=out, under=under, on_progress=lines.show, on_round=lines.begin
             )
-        except KeyboardInterrupt:
-            again = f"--resume {nonce} instead of --fresh" if fresh else "the same command"
-            note(f"what was done is kept and paid for; {again} goes on from there.")
-            raise
-        finally:
-            lines.close()
     print_document(result.document()) if as_json else say(str(result))
