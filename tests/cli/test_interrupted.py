@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import signal
 import subprocess
 import sys
+import termios
+import time
 from pathlib import Path
+from typing import IO
 
 STUDY = """
 name = "cardio"
@@ -23,6 +28,16 @@ age = { type = "integer", lower = 0, upper = 110 }
 """
 
 
+def await_full(pipe: IO[str]) -> None:
+    """Wait until whoever writes waits for us: interrupted inside a finaliser, Python would not hear it."""
+    waiting = [-1, *[0] * 10]
+    while len(set(waiting)) > 1:
+        time.sleep(0.1)
+        told = array.array("i", [0])
+        fcntl.ioctl(pipe, termios.FIONREAD, told)
+        waiting = [*waiting[1:], told[0]]
+
+
 def test_an_interrupted_command_says_so_and_leaves_with_its_code(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
     (tmp_path / "tables" / "st-mary").mkdir(parents=True)
@@ -37,12 +52,14 @@ def test_an_interrupted_command_says_so_and_leaves_with_its_code(tmp_path: Path)
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        pipesize=4096,
     ) as running:
         if running.stdout is None or running.stderr is None:
             raise AssertionError
         # An answer has been printed, so that nothing depends on how fast it began.
         while "Answered" not in running.stdout.readline():
-            pass
+            assert running.poll() is None, running.stderr.read()
+        await_full(running.stdout)
         running.send_signal(signal.SIGINT)
         _, told = running.communicate()
     assert running.returncode == 130

@@ -101,5 +101,7 @@ def _follow(walk: Walk, path: Path) -> None:
 def test_noised_numbers_are_any_numbers_and_words_are_themselves() -> None:
     shown = ["AVG(sbp)   139.52 ± 0.24  [139.05, 139.99]", "…", "Answered: a, b."]
     assert difference(shown, "AVG(sbp)  7 ± 1.5  [1, 20]\nmore\nAnswered: a, b.\n") is None
+    assert difference(shown, "AVG(sbp)  -7.5 ± 1  [-20.5, -1]\nAnswered: a, b.\n") is None
+    assert difference(["x -3 ± 1"], "x 3 ± 1\n") is None
     assert difference(shown, "AVG(age)  7 ± 1.5  [1, 20]\nAnswered: a, b.\n") == shown[0]
     assert difference(["spent ε = 0.3"], "spent ε = 0.4\n") == "spent ε = 0.3"
