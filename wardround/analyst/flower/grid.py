@@ -1,12 +1,14 @@
 """A wardround federation as a Flower grid: what an app sends is numbers, and every site answers by its own rules.
 
-A message says where the model stands and nothing else is read from it: no code, no settings. One round is one plan
-to all sites, whoever of them is written to, so the price of a training does not depend on what an app does. Replies
-are in the order of the sites' names, so that an app that is run again takes the very same steps and pays nothing.
+A message says where the model stands and nothing else is read from it: no code, no settings; settings that an app
+sends all the same are named once. One round is one plan to all sites, whoever of them is written to, so the price of a
+training does not depend on what an app does. Replies are in the order of the sites' names, so that an app that is run
+again takes the very same steps and pays nothing.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -33,6 +35,10 @@ from wardround.federation.step_form import Vector
 
 # Settings are for code that is not there. This one would change what is trained without anybody noticing.
 _PROXIMAL = "proximal-mu"
+# Every strategy of Flower's sends this one by itself; it asks for nothing.
+_COUNTED = "server-round"
+
+log = logging.getLogger("wardround.flower")
 
 
 class WardroundGrid(Grid):
@@ -48,12 +54,18 @@ class WardroundGrid(Grid):
         self._sites = {place_of(site): site for site in rounds.sites}
         self._pushed: dict[str, Message] = {}
         self._sent = 0
+        self._unread: tuple[str, ...] = ()
         identify(self._run.run_id)
 
     @property
     def sites(self) -> Mapping[int, str]:
         """Which site each of Flower's numbers is."""
         return dict(self._sites)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The names of settings that were sent to sites and that no site reads, in the order they came."""
+        return self._unread
 
     def first_arrays(self) -> ArrayRecord:
         """A model to begin with: where this project's own training would."""
@@ -117,6 +129,7 @@ class WardroundGrid(Grid):
         sites = {self._sites.get(message.metadata.dst_node_id, ""): number for number, message in asked.items()}
         try:
             weights, like = _model(list(asked.values()), sites=sites)
+            self._note_settings(asked.values())
             contents = self._contents(kind, weights, like, limit_seconds=timeout)
         except QueryMistaken as mistake:
             return [declined(message, number, mistake.message) for number, message in asked.items()]
@@ -127,6 +140,15 @@ class WardroundGrid(Grid):
             else declined(asked[number], number, silent.get(site, f"{site} gave nothing."))
             for site, number in sorted(sites.items())
         ]
+
+    def _note_settings(self, asked: Iterable[Message]) -> None:
+        """Name settings that are not read: an app would otherwise believe in a learning rate that nobody uses."""
+        sent = dict.fromkeys(
+            name for message in asked for record in message.content.config_records.values() for name in record
+        )
+        if news := tuple(name for name in sent if name != _COUNTED and name not in self._unread):
+            self._unread += news
+            log.warning("%s", unread_text(news))
 
     def _contents(
         self, kind: str, weights: Vector, like: ArrayRecord, *, limit_seconds: float | None
@@ -159,6 +181,11 @@ class WardroundGrid(Grid):
                 raise QueryMistaken(
                     f"a site answers train and evaluate messages, not {kind!r}: it runs no code of an app."
                 )
+
+
+def unread_text(names: Sequence[str]) -> str:
+    """One sentence about settings that were sent in vain; their values are nobody's business."""
+    return f"Sites read no settings of an app, so these have no effect: {', '.join(names)}. The request decides."
 
 
 def _model(asked: Sequence[Message], *, sites: Mapping[str, str]) -> tuple[Vector, ArrayRecord]:

@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord, RecordDict
 from flwr.serverapp import ServerApp
 
 from wardround.analyst.client import Client
-from wardround.analyst.flower.grid import WardroundGrid
+from wardround.analyst.flower.grid import WardroundGrid, unread_text
 from wardround.analyst.flower.private_rounds import PrivateRounds
 from wardround.analyst.flower.records import APP_FAULTS, has_main, surroundings, weights_in
 from wardround.analyst.learning.card import privacy_of
@@ -39,11 +39,13 @@ Setting = bool | float | int | str
 class AppResult:
     """What an app's run leaves: what it cost, who took part, and how to use a model that it made.
 
-    `state` is what the app kept in its context. `metrics` are those of all held-out patients together.
+    `state` is what the app kept in its context. `metrics` are those of all held-out patients together. `notes` say
+    what of the app had no effect.
     """
 
     rounds: PrivateRounds
     state: RecordDict
+    notes: tuple[str, ...] = ()
 
     @property
     def model_id(self) -> str:
@@ -126,4 +128,4 @@ def run_app(
         app(grid, context)
     except APP_FAULTS as fault:
         raise QueryMistaken(f"the app could not go on: {fault} The rounds so far are kept and paid for.") from None
-    return AppResult(grid.rounds, context.state)
+    return AppResult(grid.rounds, context.state, (unread_text(grid.unread),) if grid.unread else ())
