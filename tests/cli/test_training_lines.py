@@ -48,3 +48,30 @@ def test_a_quick_round_is_one_line(capsys: pytest.CaptureFixture[str], monkeypat
     lines.show(AWAITED)
     lines.close()
     assert capsys.readouterr().err == "round 1 of 9: gradients (ε = 2 is left)\n"
+
+
+def round_with(lines: TrainingLines, capsys: pytest.CaptureFixture[str], **states: SiteState) -> list[str]:
+    """What a round shows below its title."""
+    lines.begin(ROUND)
+    lines.show(Progress(1, tuple(states.items())))
+    lines.close()
+    return [line.strip() for line in capsys.readouterr().err.splitlines()[1:]]
+
+
+def test_what_a_site_refused_is_said_once_and_not_in_every_round(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = TrainingLines()
+    refused, missing, released = SiteState.REFUSED, SiteState.MISSING, SiteState.RELEASED
+    assert round_with(lines, capsys, east=refused, west=released) == ["east  refused"]
+    assert round_with(lines, capsys, east=refused, west=missing) == ["west  missing"]
+    assert round_with(lines, capsys, east=refused, west=missing) == []
+    assert round_with(lines, capsys, east=refused, west=released) == []
+    assert round_with(lines, capsys, east=refused, west=missing) == ["west  missing"], "it was back meanwhile"
+
+
+def test_a_site_that_keeps_failing_is_said_once_until_it_does_something_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = TrainingLines()
+    assert round_with(lines, capsys, east=SiteState.FAILED) == ["east  could not compute, trying again"]
+    assert round_with(lines, capsys, east=SiteState.FAILED) == []
+    assert round_with(lines, capsys, east=SiteState.PENDING) == ["east  waiting for a data steward"]

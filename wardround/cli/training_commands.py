@@ -27,10 +27,14 @@ _TOLD = (SiteState.PENDING, SiteState.REFUSED, SiteState.FAILED, SiteState.MISSI
 
 
 class TrainingLines:
-    """A line for each round, with what is left of the budget, and below it the sites that hold it up."""
+    """A line for each round, with what is left of the budget, and below it the sites that hold it up.
+
+    What a site refused or failed to do is said once, not again in every round after it, until the site has answered.
+    """
 
     def __init__(self) -> None:
         self._lines = ProgressLines(sys.stderr)
+        self._said: dict[str, SiteState] = {}
         self._latest: Progress | None = None
         self._slow = False
         self._lock = threading.Lock()
@@ -41,6 +45,8 @@ class TrainingLines:
         left = f"ε = {each.remaining.epsilon:.4g} is left"
         self.close()
         with self._lock:
+            if self._latest is not None:
+                self._remember(self._latest)
             note(f"round {each.number} of {each.rounds}: {each.title} ({left})")
             self._lines, self._latest, self._slow = ProgressLines(sys.stderr), None, False
         # A site that is down sends no word, so nothing else would say whom a round waits for until its deadline.
@@ -67,9 +73,18 @@ class TrainingLines:
 
     def _tell(self, progress: Progress) -> None:
         states = (*_TOLD, SiteState.OPEN, SiteState.CLAIMED) if self._slow else _TOLD
-        told = tuple((site, state) for site, state in progress.sites if state in states)
+        told = tuple(
+            (site, state) for site, state in progress.sites if state in states and self._said.get(site) is not state
+        )
         if told:
             self._lines.show(Progress(progress.seen, told))
+
+    def _remember(self, progress: Progress) -> None:
+        for site, state in progress.sites:
+            if state in _TOLD:
+                self._said[site] = state
+            elif state is SiteState.RELEASED:
+                self._said.pop(site, None)
 
 
 def add_to(app: typer.Typer) -> None:
