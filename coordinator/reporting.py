@@ -95,7 +95,7 @@ class Reporting:
                 sites=tuple(all_sites(connection)),
                 balances=balances(connection, self._ledger.study),
                 entries=_entries(connection, after=self._sequence),
-                dates=_dates(connection, after=self._tally.charges),
+                dates=_dates(connection, after=self._tally.plans),
             )
 
     def _up_to_date(self, seen: _Reading) -> _Figures:

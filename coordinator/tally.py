@@ -1,7 +1,8 @@
 """Every charge that stands, added up as the ledger grows: by site, by event, and over time.
 
-Only what is new is added. A charge that a refusal gave back is taken out where it stood, so the history shows
-what was really spent, never rises and falls again, and ends at what is spent now.
+Only what is new is added. A round that cost nothing, because its training was paid before, is no charge. A charge that
+a refusal gave back is taken out where it stood, so the history shows what was really spent, never rises and falls
+again, and ends at what is spent now.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from wardround.privacy.parallel import over_groups
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A charge at every one of its sites."""
+    """A plan with its charge at every one of its sites."""
 
     plan_id: str
     date: float
@@ -58,6 +59,7 @@ class Tally:
 
     def __init__(self, study: Study) -> None:
         self._study = study
+        self._plans = 0
         self._charges: list[_Charge] = []
         self._places: dict[str, int] = {}
         self._cells: dict[frozenset[str], Counter[Event]] = {}
@@ -65,8 +67,13 @@ class Tally:
         self._history: list[Level] = []
 
     @property
+    def plans(self) -> int:
+        """How many plans were read, those that cost nothing included."""
+        return self._plans
+
+    @property
     def charges(self) -> int:
-        """How many questions were charged."""
+        """How many questions and trainings were charged."""
         return len(self._charges)
 
     @property
@@ -83,13 +90,19 @@ class Tally:
         """Take in what the ledger has added, in its order."""
         for entry in news:
             match entry:
-                case Reserved():
+                case Reserved(cost=cost):
+                    self._plans += 1
+                    if cost == Cost.zero():
+                        continue
                     charge = _Charge(entry.date, entry.cost, schedule_of(entry.facts), entry.sites)
                     self._places[entry.plan_id] = len(self._charges)
                     self._charges.append(charge)
                     self._count(charge, 1)
-                case Voided(plan_id, site):
+                case Voided(plan_id, site) if plan_id in self._places:
                     self._void(self._places[plan_id], site)
+                case Voided():
+                    # Nothing was charged, so nothing is given back.
+                    continue
         self._catch_up()
 
     def schedules(self) -> dict[str, Schedule]:

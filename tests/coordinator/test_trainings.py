@@ -295,7 +295,8 @@ def test_the_report_counts_a_training_once(world: World) -> None:
         world.ask(step(turn))
     report = world.coordinator.budget(ANALYST)
     assert report.spent == world.ask(step(0)).privacy.spent
-    assert len({spending.epsilon for spending in report.history}) == 1
+    assert [(spending.charges, spending.epsilon) for spending in report.history] == [(1, report.spent.epsilon)]
+    assert report.events == 1
     described = dict(report.accountants)["gdp"]
     assert 0.999 * report.spent.epsilon < described <= report.spent.epsilon
 

@@ -200,7 +200,8 @@ class Spending:
 class BudgetReport:
     """The study's budget as the coordinator's ledger has it.
 
-    Every ε is that of the unit it costs most, at the study's δ, and infinite where an accountant has none.
+    Every ε is that of the unit it costs most, at the study's δ, and infinite where an accountant has none. `events`
+    are charges: rounds of a training after the one that paid for it are none.
     """
 
     study: str
