@@ -79,7 +79,7 @@ class Trial:
     def train(self) -> dict[str, Json]:
         with connect(self.federation.profile()) as client:
             return client.train(
-                REQUEST, nonce=self.nonce, limit_seconds=3 * PATIENCE_SECONDS, on_round=self._on_round
+                REQUEST, nonce=self.nonce, limit_seconds=10 * PATIENCE_SECONDS, on_round=self._on_round
             ).document()
 
     def run(self, price: Mapping[str, Spent]) -> dict[str, Json]:
