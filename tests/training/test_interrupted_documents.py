@@ -70,7 +70,7 @@ def test_an_interrupted_question_is_one_document_and_goes_on(clinics: SimulatedF
     words = ("ask", "--profile", "me", COUNT, "--json")
     stopped = call(*words)
     assert stopped.code == 130
-    sentence = "interrupted; the question runs on: the same command goes on from there and pays nothing twice."
+    sentence = "interrupted; what was asked is kept: the same command goes on from there and pays nothing twice."
     assert stopped.document() == {"error": {"code": "Interrupted", "message": sentence}}
     assert stopped.sentence() == sentence
     done = call(*words)
@@ -84,9 +84,8 @@ def test_an_interrupted_fresh_question_goes_on_with_its_nonce(clinics: Simulated
     stopped = call(*words, "--fresh")
     told, _, last = stopped.err.partition("\n")
     nonce = told.removeprefix("a fresh question; if it is interrupted, go on with --resume ")
-    assert f"the same command with --resume {nonce} goes on from there" in last
+    assert f"the same command with --resume {nonce} instead of --fresh goes on from there" in last
     assert stopped.document()["error"]["message"] in last
-    assert "--dry-run" not in told
     assert call(*words, "--resume", nonce, "--dry-run").document()["refusal"] is None
     done = call(*words, "--resume", nonce)
     assert done.document()["plan_id"] != plain["plan_id"]
@@ -110,7 +109,7 @@ def test_an_interrupted_training_is_one_document_and_goes_on(clinics: SimulatedF
     stopped = call(*words)
     assert (stopped.code, stopped.document()["error"]["code"]) == (130, "Interrupted")
     assert stopped.err.endswith(
-        "wardround: interrupted; what was done is kept: the same command goes on from there and pays nothing twice.\n"
+        "wardround: interrupted; what was asked is kept: the same command goes on from there and pays nothing twice.\n"
     )
     done = call(*words)
     assert (done.code, done.document()["rounds"]) == (0, {"done": 2, "planned": 2})

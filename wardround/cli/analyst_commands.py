@@ -84,7 +84,7 @@ def ask(
             return
         tell_nonce(nonce, fresh=fresh, what="question")
         progress = RoundLines()
-        with going_on(nonce, "the question runs on"):
+        with going_on(nonce, fresh=fresh):
             result = federation.ask(
                 sql,
                 epsilon=epsilon,
@@ -133,13 +133,15 @@ def tell_nonce(nonce: str, *, fresh: bool, what: str) -> None:
 
 
 @contextlib.contextmanager
-def going_on(nonce: str, kept: str) -> Iterator[None]:
+def going_on(nonce: str, *, fresh: bool) -> Iterator[None]:
     """Say how to go on when Ctrl-C ends the wait: what was asked is stored under its plan and is not paid twice."""
     try:
         yield
     except KeyboardInterrupt:
-        again = f"the same command with --resume {nonce}" if nonce else "the same command"
-        raise Interrupted(f"interrupted; {kept}: {again} goes on from there and pays nothing twice.") from None
+        again = f"the same command with --resume {nonce} instead of --fresh" if fresh else "the same command"
+        raise Interrupted(
+            f"interrupted; what was asked is kept: {again} goes on from there and pays nothing twice."
+        ) from None
 
 
 def _check_plot(plot: Path | None) -> None:

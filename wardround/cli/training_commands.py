@@ -123,7 +123,7 @@ def train(
         tell_nonce(nonce, fresh=fresh, what="training")
         lines = TrainingLines()
         under = None if out is not None else FOLDER
-        with going_on(nonce, "what was done is kept"), contextlib.closing(lines):
+        with going_on(nonce, fresh=fresh), contextlib.closing(lines):
             result = federation.train(
                 wanted, nonce=nonce, out=out, under=under, on_progress=lines.show, on_round=lines.begin
             )
