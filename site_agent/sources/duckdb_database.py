@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock, Timer
+from threading import Event, Lock, Thread
 from typing import TypeVar
 
 import duckdb
@@ -41,6 +41,7 @@ from wardround.privacy.bounded import Bounded
 _HOSPITAL, _MAIN = "hospital", "main"
 _FAILURES = (duckdb.Error, OSError, MemoryError, RuntimeError, ValueError)
 _BUSY_SECONDS, _PAUSE_SECONDS = 2.0, 0.25
+_AGAIN_SECONDS = 0.05
 _MAGIC = slice(8, 12)
 
 Answer = TypeVar("Answer")
@@ -124,15 +125,16 @@ class DuckdbTable:
     def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """One state of the database for one question at a time; one that takes too long is interrupted."""
         with self._turn, contextlib.closing(self._database()) as connection:
-            late = Timer(self.timeout_seconds, connection.interrupt)
-            late.daemon = True
+            over = Event()
+            late = Thread(target=_interrupt, args=(connection, over, self.timeout_seconds), daemon=True)
             self._attach(connection)
             try:
                 late.start()
                 connection.execute("BEGIN TRANSACTION READ ONLY")
                 yield connection
             finally:
-                late.cancel()
+                over.set()
+                late.join()
                 with contextlib.suppress(duckdb.Error):
                     connection.execute("ROLLBACK")
                 connection.execute(f"DETACH {_HOSPITAL}")
@@ -209,3 +211,11 @@ class DuckdbTable:
 
     def _refused(self, table: Table, fault: str) -> SchemaRefused:
         return refused_file(table.name, fault, self.path)
+
+
+def _interrupt(connection: duckdb.DuckDBPyConnection, over: Event, timeout_seconds: float) -> None:
+    """Stop a question that is not over in time; again and again, because between two statements nothing is stopped."""
+    wait_seconds = timeout_seconds
+    while not over.wait(wait_seconds):
+        connection.interrupt()
+        wait_seconds = _AGAIN_SECONDS

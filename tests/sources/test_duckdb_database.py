@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Thread
 
 import duckdb
 import pyarrow as pa
 import pytest
 
 from site_agent.dataset import TableSource
-from site_agent.sources.duckdb_database import DuckdbTable, open_duckdb
+from site_agent.sources.duckdb_database import DuckdbTable, _interrupt, open_duckdb
 from tests.sources.database_files import write_duckdb
 from tests.sources.tables import KEY, Row, form, study, totals
 from wardround.federation.errors import SchemaRefused, SourceFailed
@@ -131,6 +132,31 @@ def test_a_question_that_takes_too_long_is_stopped(path: Path) -> None:
     with pytest.raises(SourceFailed):
         table(path, relation=relation, timeout_seconds=0.2).bounded(ASKED)
     assert totals(table(path), ASKED) == EXPECTED
+
+
+class Interrupted:
+    """A connection that notes when it was first interrupted."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection, self.once = connection, Event()
+
+    def interrupt(self) -> None:
+        self.connection.interrupt()
+        self.once.set()
+
+
+def test_a_question_whose_time_is_over_between_two_statements_is_stopped_in_the_next() -> None:
+    with duckdb.connect(config={"threads": 1}) as connection:
+        noted, over = Interrupted(connection), Event()
+        late = Thread(target=_interrupt, args=(noted, over, 0.0))
+        late.start()
+        # DuckDB forgets an interruption when nothing is running.
+        assert noted.once.wait(60.0)
+        with pytest.raises(duckdb.InterruptException):
+            connection.execute("SELECT count(*) FROM range(10000000) a, range(1000) b WHERE a.range <> b.range")
+        over.set()
+        late.join()
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_what_cannot_be_read_is_named_in_one_sentence(path: Path, tmp_path: Path) -> None:
