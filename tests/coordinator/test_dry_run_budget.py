@@ -51,3 +51,14 @@ def test_what_is_paid_already_is_refused_no_more(tmp_path: Path) -> None:
     assert told(world, asked[1]) is None
     assert told(world, step(1, of=training(3))) is None, "the whole training is paid"
     world.close()
+
+
+def test_what_is_left_of_pure_noise_is_not_left_for_a_training(tmp_path: Path) -> None:
+    world = oracle(tmp_path, pure_epsilon=2.0)
+    foretold = told(world, step(0, of=training(5)))
+    assert foretold is not None
+    assert 0.9 < foretold.remaining < 1.1 < foretold.asked < 2.0
+    with pytest.raises(BudgetExceeded) as refusal:
+        world.ask(step(0, of=training(5)))
+    assert foretold == Excess(refusal.value.asked, refusal.value.remaining)
+    world.close()
