@@ -22,6 +22,7 @@ from coordinator.rounds import DrivenRounds, Round, Rounds, ThreadedRounds, unfi
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress
 from wardround.federation.errors import PeerUnreachable
 from wardround.federation.identity import Identity
+from wardround.federation.ledger.database import Keeping
 from wardround.federation.ledger.entry import Entry
 from wardround.federation.study import Study
 from wardround.federation.task import SignedTask, Submission
@@ -43,13 +44,13 @@ class Coordinator:
         identity: Identity,
         patience: Patience | None = None,
         threads: bool = True,
-        durable: bool = True,
+        keeping: Keeping = Keeping.DURABLE,
         noiseless: bool = False,
         trusted_total: bool = False,
     ) -> None:
         self.study = study
         self.identity = identity
-        self.ledger = open_ledger(folder, study=study, identity=identity, durable=durable)
+        self.ledger = open_ledger(folder, study=study, identity=identity, keeping=keeping)
         self.roster = Roster(self.ledger)
         self._patience: Patience = RealPatience() if patience is None else patience
         self._calls = 0

@@ -14,7 +14,7 @@ from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.body import cap_body, decode_body, text_in
-from wardround.federation.ledger.database import LEDGER_FILE, Database
+from wardround.federation.ledger.database import LEDGER_FILE, Database, Keeping
 from wardround.federation.study import Study
 
 STUDY_ACCOUNT = "study"
@@ -34,13 +34,13 @@ class Ledger:
         self.database.close()
 
 
-def open_ledger(folder: Path, *, study: Study, identity: Identity, durable: bool = True) -> Ledger:
+def open_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Keeping = Keeping.DURABLE) -> Ledger:
     """The ledger in `folder`, begun if there is none; commands beside a serving coordinator open it too.
 
     A ledger that was begun for another study or under another key is `ConfigurationMistaken`: a budget
     cannot be changed by editing a file.
     """
-    database = Database(folder / LEDGER_FILE, schema=SCHEMA, later=LATER, durable=durable)
+    database = Database(folder / LEDGER_FILE, schema=SCHEMA, later=LATER, keeping=keeping)
     with database.reading() as connection:
         begun = chain.entry_at(connection, 1)
     if begun is None:

@@ -32,7 +32,7 @@ from wardround.federation.errors import (
 from wardround.federation.identity import Identity, PublicIdentity
 from wardround.federation.ledger import accounts, chain, site_tables
 from wardround.federation.ledger.body import Plain, cap_body, cap_in, cost_body, decode_body, facts_body, text_in
-from wardround.federation.ledger.database import LEDGER_FILE, Database
+from wardround.federation.ledger.database import LEDGER_FILE, Database, Keeping
 from wardround.federation.ledger.entry import Entry, Head
 from wardround.federation.plan import Charge
 from wardround.federation.release import Release
@@ -54,14 +54,14 @@ class SiteLedger:
         place: Path,
         *,
         identity: Identity,
-        durable: bool = True,
+        keeping: Keeping = Keeping.DURABLE,
         today: Callable[[], datetime.date] = utc_today,
         database: Database | None = None,
     ) -> None:
         self._identity = identity
         self._today = today
         self._database = database or Database(
-            _file(place), schema=site_tables.SCHEMA, later=site_tables.LATER, durable=durable, existing=True
+            _file(place), schema=site_tables.SCHEMA, later=site_tables.LATER, keeping=keeping, existing=True
         )
         with self._database.reading() as connection:
             opened, last = chain.entry_at(connection, 1), chain.entry_at(connection, chain.head(connection).sequence)
@@ -85,7 +85,7 @@ class SiteLedger:
         study_hash: str,
         dataset: str,
         coordinator_key: str,
-        durable: bool = True,
+        keeping: Keeping = Keeping.DURABLE,
         today: Callable[[], datetime.date] = utc_today,
     ) -> SiteLedger:
         """Begin a ledger with its `opened` entry; repeating an init that was cut short does no harm."""
@@ -98,7 +98,7 @@ class SiteLedger:
             "key": identity.public.key,
             "coordinator_key": coordinator_key,
         }
-        database = Database(path, schema=site_tables.SCHEMA, later=site_tables.LATER, durable=durable)
+        database = Database(path, schema=site_tables.SCHEMA, later=site_tables.LATER, keeping=keeping)
         with database.transaction() as connection:
             ours = chain.begin(connection, identity, body)
         if not ours:

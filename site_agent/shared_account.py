@@ -13,7 +13,7 @@ from pathlib import Path
 from site_agent.blocks import TAKEN
 from wardround.federation.errors import PlanRefused
 from wardround.federation.ledger.accounts import budget_exceeded
-from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.database import Database, Keeping
 from wardround.federation.plan import Charge
 from wardround.privacy.filter import Cap, admits
 from wardround.privacy.loss import Cost
@@ -74,8 +74,8 @@ SELECT coalesce(sum(mu_squared), 0), coalesce(sum(pure), 0), coalesce(sum(slack)
 class SharedAccount:
     """The dataset's account, for one of the folders that charge it; `owner` is that folder's site and study."""
 
-    def __init__(self, path: Path, *, dataset: str, owner: str, cap: Cap, durable: bool = True) -> None:
-        self._database = Database(path, schema=SCHEMA, later=LATER, durable=durable)
+    def __init__(self, path: Path, *, dataset: str, owner: str, cap: Cap, keeping: Keeping = Keeping.DURABLE) -> None:
+        self._database = Database(path, schema=SCHEMA, later=LATER, keeping=keeping)
         self._ours = (dataset, owner)
         self._cap = cap
 

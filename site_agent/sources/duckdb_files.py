@@ -61,6 +61,15 @@ class DuckdbFiles:
         self._opening = threading.Lock()
         self._opened: tuple[tuple[str, ...], duckdb.DuckDBPyConnection] | None = None
 
+    def __getstate__(self) -> tuple[dict[str, TableFiles], bytes, Limits]:
+        """What another process, of a simulation, opens the same files by."""
+        return self._tables, self._key, self._limits
+
+    def __setstate__(self, state: tuple[dict[str, TableFiles], bytes, Limits]) -> None:
+        """Nothing is open in a new process."""
+        tables, key, limits = state
+        self.__init__(tables, key=key, limits=limits)  # type: ignore[misc]
+
     def check(self, form: Shape) -> None:
         """Look at names and types only; see `Dataset.check`."""
         self._layouts(form)

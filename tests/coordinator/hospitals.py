@@ -14,6 +14,7 @@ from wardround.federation.answer import Answer, AskRequest
 from wardround.federation.errors import FederationError
 from wardround.federation.identity import Identity, Purpose
 from wardround.federation.ledger.body import encode_body
+from wardround.federation.ledger.database import Keeping
 from wardround.federation.ledger.entry import EMPTY, Entry, Head, make_entry
 from wardround.federation.ledger.verify import Verification, verify
 from wardround.federation.plan import Plan, form_of
@@ -186,7 +187,7 @@ class World:
             identity=self.identity,
             patience=self.patience,
             threads=False,
-            durable=False,
+            keeping=Keeping.FILE,
             noiseless=self.noiseless,
         )
 

@@ -18,6 +18,7 @@ from coordinator.patience import RealPatience
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from wardround.federation.answer import Answer, Progress, SiteState
 from wardround.federation.errors import AwaitingApproval, InvariantBroken, PeerUnreachable, TooFewSites
+from wardround.federation.ledger.database import Keeping
 from wardround.federation.release import Release
 from wardround.federation.task import SignedTask
 
@@ -30,7 +31,7 @@ class Served(World):
     """The same world with threads: every hospital runs in its own, claiming with a long poll."""
 
     def opened(self) -> Coordinator:
-        return Coordinator(self.folder, study=self.study, identity=self.identity, durable=False, noiseless=True)
+        return Coordinator(self.folder, study=self.study, identity=self.identity, keeping=Keeping.FILE, noiseless=True)
 
     def run(self, *names: str) -> None:
         for name in names:

@@ -21,6 +21,7 @@ from site_agent.ledger import SiteLedger
 from tests.ledger.dying import Dying
 from tests.ledger.ledger_bench import CAP, Bench, charge, plan_id
 from wardround.federation.identity import Identity
+from wardround.federation.ledger.database import Keeping
 from wardround.federation.ledger.entry import EMPTY
 from wardround.federation.release import release_hash
 
@@ -28,7 +29,7 @@ WORDS = ("a", "keys", "step1", "step0")
 REFUSED = "no"
 
 
-def scenario(folder: Path, *, words: tuple[str, ...], durable: bool = False) -> None:
+def scenario(folder: Path, *, words: tuple[str, ...], keeping: Keeping = Keeping.FILE) -> None:
     """What an agent does, from init to delivery; safe to repeat after any death.
 
     A process that dies does not lose what the operating system holds, so waiting for the disk only adds moments.
@@ -36,7 +37,7 @@ def scenario(folder: Path, *, words: tuple[str, ...], durable: bool = False) -> 
     folder.mkdir(exist_ok=True)
     events = os.open(folder / "events", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     bench = Bench.__new__(Bench)
-    bench.folder, bench.durable = folder, durable
+    bench.folder, bench.keeping = folder, keeping
     bench.identity, bench.coordinator = (
         Identity.load(folder / "identity.pem"),
         Identity.load(folder / "coordinator.pem"),
@@ -48,7 +49,7 @@ def scenario(folder: Path, *, words: tuple[str, ...], durable: bool = False) -> 
         study_hash="0" * 64,
         dataset="ehr-2026",
         coordinator_key=bench.coordinator.public.key,
-        durable=durable,
+        keeping=keeping,
     )
     bench.ledger.set_cap(CAP)
     bench.ledger.refuse(plan_id(REFUSED), "PlanRefused")
@@ -109,7 +110,7 @@ def die_at_random_moments(root: Path, times: int, seed: int) -> int:
         if not folder.exists():
             prepare(folder)
         words = tuple(f"{letter}{number % 3}" for letter in "abcd")
-        pid = child(lambda folder=folder, words=words: scenario(folder, words=words, durable=True))
+        pid = child(lambda folder=folder, words=words: scenario(folder, words=words, keeping=Keeping.DURABLE))
         time.sleep(chance.uniform(0.0, 0.12))
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)

@@ -16,6 +16,7 @@ from site_agent.ledger import SiteLedger
 from site_agent.outbox import Kept
 from wardround.federation.identity import Identity
 from wardround.federation.ledger.body import encode_body
+from wardround.federation.ledger.database import Keeping
 from wardround.federation.ledger.entry import EMPTY, Entry, make_entry
 from wardround.federation.plan import Charge, Plan
 from wardround.federation.query import Aggregate, Query, Statistic
@@ -76,7 +77,7 @@ class Bench:
     """One site with its coordinator's key."""
 
     folder: Path
-    durable: bool = False
+    keeping: Keeping = Keeping.FILE
     identity: Identity = field(default_factory=Identity.generate)
     coordinator: Identity = field(default_factory=Identity.generate)
     ledger: SiteLedger = field(init=False)
@@ -91,14 +92,14 @@ class Bench:
             study_hash="0" * 64,
             dataset="ehr-2026",
             coordinator_key=self.coordinator.public.key,
-            durable=self.durable,
+            keeping=self.keeping,
             today=lambda: DATE,
         )
         self.ledger.set_cap(CAP)
 
     def reopen(self) -> SiteLedger:
         self.ledger.close()
-        self.ledger = SiteLedger(self.folder, identity=self.identity, durable=self.durable, today=lambda: DATE)
+        self.ledger = SiteLedger(self.folder, identity=self.identity, keeping=self.keeping, today=lambda: DATE)
         return self.ledger
 
     def release(self, word: str, *, size: int = VALUES) -> Release:

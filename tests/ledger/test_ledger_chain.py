@@ -24,7 +24,7 @@ from wardround.federation.ledger.body import (
     facts_body,
     facts_in,
 )
-from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.database import Database, Keeping
 from wardround.federation.ledger.entry import EMPTY, GENESIS, Head
 from wardround.privacy.filter import Cap
 from wardround.privacy.law import Mechanism, NoiseLaw
@@ -36,7 +36,7 @@ ALLOWANCE = Cost(mu_squared=100, pure=10, slack=5)
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    database = Database(tmp_path / "ledger.sqlite", schema=chain.SCHEMA + accounts.SCHEMA, durable=False)
+    database = Database(tmp_path / "ledger.sqlite", schema=chain.SCHEMA + accounts.SCHEMA, keeping=Keeping.FILE)
     with database.transaction() as inside:
         accounts.open_account(inside, "a", ALLOWANCE)
         yield inside

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerBusy, LedgerCorrupt, Refused
-from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.database import Database, Keeping
 from wardround.federation.ledger.serving_lock import serving_lock
 
 SCHEMA = """
@@ -75,7 +75,7 @@ def test_a_block_that_raises_leaves_nothing(path: Path) -> None:
 
 
 def test_every_thread_has_its_own_connection_and_all_writes_arrive(path: Path) -> None:
-    database = Database(path, schema=SCHEMA, durable=False)
+    database = Database(path, schema=SCHEMA, keeping=Keeping.FILE)
     threads = [
         threading.Thread(target=lambda who=who: [mark(database, f"{who}.{n}") for n in range(25)]) for who in range(4)
     ]
@@ -87,13 +87,50 @@ def test_every_thread_has_its_own_connection_and_all_writes_arrive(path: Path) -
 
 
 def test_the_connection_of_a_thread_that_ended_is_closed(path: Path) -> None:
-    database = Database(path, schema=SCHEMA, durable=False)
+    database = Database(path, schema=SCHEMA, keeping=Keeping.FILE)
     thread = threading.Thread(target=mark, args=(database, "a"))
     thread.start()
     thread.join()
     del thread
     gc.collect()
     assert len(database._handles) == 1
+
+
+def test_a_ledger_in_memory_is_in_its_file_once_it_is_closed(path: Path) -> None:
+    database = Database(path, schema=SCHEMA, keeping=Keeping.MEMORY)
+    mark(database, "a")
+
+    def fail() -> None:
+        with database.transaction() as connection:
+            connection.execute("INSERT INTO marks VALUES ('lost')")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert marks(Database(path, schema=SCHEMA, existing=True)) == []
+    database.close()
+    again = Database(path, schema=SCHEMA, keeping=Keeping.MEMORY, existing=True)
+    mark(again, "b")
+    again.close()
+    assert marks(Database(path, schema=SCHEMA, existing=True)) == ["a", "b"]
+
+
+def test_a_ledger_in_memory_is_for_one_thread(path: Path) -> None:
+    database = Database(path, schema=SCHEMA, keeping=Keeping.MEMORY)
+    errors: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            mark(database, "a")
+        except InvariantBroken as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert [type(error) for error in errors] == [InvariantBroken]
+    assert marks(database) == []
 
 
 def test_a_lock_that_stays_is_busy_and_decides_nothing(path: Path) -> None:

@@ -254,16 +254,18 @@ def make_bench(folder: Path, module: types.ModuleType, *, durable: bool) -> Benc
             place = {"name": "st-mary", "study_hash": "0" * 64, "dataset": "ehr-2026"}
             keys = {"identity": self.identity, "coordinator_key": self.coordinator.public.key}
             self.ledger = module.SiteLedger.create(
-                self.folder, durable=self.durable, today=lambda: DATE, **place, **keys
+                self.folder, keeping=self.keeping, today=lambda: DATE, **place, **keys
             )
             self.ledger.set_cap(CAP)
 
         def reopen(self) -> object:
             self.ledger.close()
-            self.ledger = module.SiteLedger(self.folder, identity=self.identity, durable=self.durable)
+            self.ledger = module.SiteLedger(self.folder, identity=self.identity, keeping=self.keeping)
             return self.ledger
 
-    return OverModule(folder, durable)
+    # The module's own word: it was loaded anew.
+    keeping = sys.modules[DATABASE].Keeping
+    return OverModule(folder, keeping.DURABLE if durable else keeping.FILE)
 
 
 @pytest.mark.usefixtures("isolated")

@@ -15,6 +15,7 @@ from tests.coordinator.hospitals import study
 from wardround.federation.identity import Identity, Purpose
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.body import cost_body, facts_body
+from wardround.federation.ledger.database import Keeping
 from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.loss import Fact, total
 
@@ -81,7 +82,7 @@ class Books:
 def books(folder: Path, *, sites: Iterable[str] = SITES, **changes: object) -> Books:
     """An empty ledger with these sites enrolled, under the study of the coordinator's tests."""
     agreed = study(**changes)
-    ledger = open_ledger(folder, study=agreed, identity=Identity.generate(), durable=False)
+    ledger = open_ledger(folder, study=agreed, identity=Identity.generate(), keeping=Keeping.FILE)
     for name in sites:
         identity = Identity.generate()
         Roster(ledger).enrol_site(

@@ -18,6 +18,7 @@ from wardround.analyst.sql import parse
 from wardround.federation.answer import AskRequest
 from wardround.federation.errors import SourceFailed
 from wardround.federation.identity import Identity
+from wardround.federation.ledger.database import Keeping
 from wardround.federation.ledger.entry import EMPTY, Head
 from wardround.federation.plan import Plan
 from wardround.federation.query import Statistic
@@ -137,7 +138,7 @@ class LoneSite:
             study_hash=self.study.study_hash,
             dataset="ehr",
             coordinator_key=self.coordinator.public.key,
-            durable=False,
+            keeping=Keeping.FILE,
         )
         self.ledger.set_cap(self.policy.cap)
         self.pipeline = Pipeline(

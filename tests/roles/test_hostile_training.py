@@ -19,6 +19,7 @@ from tests.roles.test_hostile_coordinator import answered, unhurt
 from wardround.federation import canonical
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused
 from wardround.federation.expressions import Comparison, Operator
+from wardround.federation.ledger.database import Keeping
 from wardround.federation.ledger.verify import verify
 from wardround.federation.plan import Plan, price
 from wardround.federation.query import Statistic
@@ -241,7 +242,7 @@ def test_a_training_that_a_steward_denies_is_refused(tmp_path: Path) -> None:
 
 
 def shared_account(site: LoneSite, path: Path) -> SharedAccount:
-    account = SharedAccount(path, dataset="ehr", owner=site.study.study_hash, cap=site.policy.cap, durable=False)
+    account = SharedAccount(path, dataset="ehr", owner=site.study.study_hash, cap=site.policy.cap, keeping=Keeping.FILE)
     site.pipeline = dataclasses.replace(site.pipeline, shared=account)
     return account
 

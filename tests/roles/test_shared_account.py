@@ -8,6 +8,7 @@ import pytest
 from site_agent.shared_account import SharedAccount
 from tests.roles.lone_site import STUDY, LoneSite
 from wardround.federation.errors import BudgetExceeded
+from wardround.federation.ledger.database import Keeping
 from wardround.federation.plan import price
 from wardround.federation.task import Declined, Released
 
@@ -17,7 +18,9 @@ OTHER = STUDY.replace('name = "trial"', 'name = "other"')
 def site_with(folder: Path, account: Path, *, study: str) -> LoneSite:
     folder.mkdir()
     site = LoneSite(folder, study=study, max_epsilon_per_plan=4.0)
-    shared = SharedAccount(account, dataset="ehr", owner=site.study.study_hash, cap=site.policy.cap, durable=False)
+    shared = SharedAccount(
+        account, dataset="ehr", owner=site.study.study_hash, cap=site.policy.cap, keeping=Keeping.FILE
+    )
     site.pipeline = dataclasses.replace(site.pipeline, shared=shared)
     return site
 

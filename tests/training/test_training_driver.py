@@ -159,7 +159,7 @@ def test_a_site_that_joins_the_study_later_does_not_make_it_another_training(
     with pytest.raises(PeerUnreachable):
         client.train(request(**SHORT))
     newcomer = SimulatedSite(datasets["east"], 300, noise=ZeroNoise())
-    clinics.agents["zest"] = clinics._enrol("zest", newcomer, tmp_path / "federation" / "zest", durable=False)
+    clinics.enrol("zest", newcomer)
     result = client.train(request(**SHORT))
     assert result.document()["sites"]["answered"] == sorted(SIZES)  # type: ignore[index,call-overload]
     assert spent(clinics) == pytest.approx(1.0, rel=1e-3)

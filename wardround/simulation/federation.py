@@ -7,7 +7,6 @@ wants to compare with known answers, the noise.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,30 +14,20 @@ from pathlib import Path
 from coordinator.federation import Coordinator
 from coordinator.patience import PumpedPatience
 from site_agent.agent import Agent
-from site_agent.dataset import Dataset
-from site_agent.ledger import SiteLedger
-from site_agent.pipeline import Pipeline
-from site_agent.policy import Approval, Policy
 from wardround.analyst.client import Client
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress
-from wardround.federation.identity import Identity, Purpose
+from wardround.federation.errors import Mistaken
+from wardround.federation.identity import Identity
+from wardround.federation.ledger.database import Keeping
 from wardround.federation.ledger.entry import Entry
-from wardround.federation.query import Statistic
 from wardround.federation.study import Study
 from wardround.federation.task import SignedTask, Submission
-from wardround.privacy.chance import Chance, SecureChance
+from wardround.simulation.processes import SitesElsewhere
+from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_site, default_policy
+
+__all__ = ["DirectAnalystLink", "SimulatedFederation", "SimulatedSite", "default_policy"]
 
 ANALYST = "researcher"
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedSite:
-    """A site of the simulation: its tables, its declared number of patients, its noise and its policy."""
-
-    dataset: Dataset
-    patients: int
-    noise: Chance | None = None
-    policy: Policy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +83,12 @@ class DirectAnalystLink:
 
 
 class SimulatedFederation:
-    """Coordinator and sites over one folder; `client` asks."""
+    """Coordinator and sites over one folder; `client` asks.
+
+    `agents` are the sites of this process. With `processes` above 1 the sites are in so many other ones instead,
+    for simulations of hundreds of sites; the program that makes one begins with `if __name__ == "__main__":`, as
+    Python's multiprocessing asks for.
+    """
 
     def __init__(
         self,
@@ -104,10 +98,15 @@ class SimulatedFederation:
         folder: Path,
         noiseless: bool = False,
         trusted_total: bool = False,
-        durable: bool = False,
+        processes: int = 1,
     ) -> None:
+        if not 1 <= processes <= max(len(sites), 1):
+            raise Mistaken(f"processes is {processes}; it must be from 1 to the number of sites, {len(sites)}.")
+        # What is only looked at when all is over is not written to a file a thousand times before.
+        keeping = Keeping.FILE if processes == 1 else Keeping.MEMORY
         self.study = study
         self.agents: dict[str, Agent] = {}
+        self._elsewhere: SitesElsewhere | None = None
         self._patience = PumpedPatience(self._turn)
         self.coordinator = Coordinator(
             folder,
@@ -115,57 +114,53 @@ class SimulatedFederation:
             identity=Identity.generate(),
             patience=self._patience,
             threads=False,
-            durable=durable,
+            keeping=keeping,
             noiseless=noiseless,
             trusted_total=trusted_total,
         )
-        self.coordinator.roster.add_analyst(ANALYST)
-        for name, site in sites.items():
-            self.agents[name] = self._enrol(name, site, folder / name, durable=durable)
+        self._ground = Ground(study, self.coordinator.identity.public, folder, keeping)
         self.client = Client(DirectAnalystLink(self.coordinator))
+        self.coordinator.roster.add_analyst(ANALYST)
+        try:
+            self._begin(sites, processes)
+        except BaseException:
+            self.close()
+            raise
 
-    def _enrol(self, name: str, site: SimulatedSite, folder: Path, *, durable: bool) -> Agent:
-        folder.mkdir(parents=True, exist_ok=True)
-        identity = Identity.generate()
-        signature = identity.sign(Purpose.STUDY, bytes.fromhex(self.study.study_hash))
+    def _begin(self, sites: Mapping[str, SimulatedSite], processes: int) -> None:
+        if processes == 1:
+            for name, site in sites.items():
+                self.enrol(name, site)
+            return
+        self._elsewhere = SitesElsewhere(sites, self._ground, processes=processes)
+        for newcomer in self._elsewhere.newcomers():
+            self._welcome(newcomer)
+
+    def enrol(self, name: str, site: SimulatedSite) -> None:
+        """One more site, in this process."""
+        self.agents[name], newcomer = begin_site(name, site, DirectLink(self.coordinator, name), self._ground)
+        self._welcome(newcomer)
+
+    def _welcome(self, newcomer: Newcomer) -> None:
         self.coordinator.roster.enrol_site(
-            name=name, identity=identity.public, patients=site.patients, dataset=name, study_signature=signature
+            name=newcomer.name,
+            identity=newcomer.identity,
+            patients=newcomer.patients,
+            dataset=newcomer.name,
+            study_signature=newcomer.study_signature,
         )
-        coordinator = self.coordinator.identity.public
-        ledger = SiteLedger.create(
-            folder,
-            identity=identity,
-            name=name,
-            study_hash=self.study.study_hash,
-            dataset=name,
-            coordinator_key=coordinator.key,
-            durable=durable,
-        )
-        policy = site.policy or default_policy(self.study)
-        ledger.set_cap(policy.cap)
-        noise = SecureChance() if site.noise is None else site.noise
-        pipeline = Pipeline(
-            name, self.study, policy, coordinator, ledger, site.dataset, noise, lambda: datetime.date(2026, 1, 1)
-        )
-        return Agent(pipeline, ledger, DirectLink(self.coordinator, name))
 
     def _turn(self) -> bool:
         """Every site takes one turn; whether any of them did something."""
         worked = [agent.step(wait_seconds=0.0) for agent in self.agents.values()]
+        if self._elsewhere is not None:
+            worked.append(self._elsewhere.turn(self.coordinator))
         return any(worked)
 
     def close(self) -> None:
-        """Close every ledger."""
+        """Close every ledger, and end every process."""
         self.coordinator.close()
         for agent in self.agents.values():
             agent.ledger.close()
-
-
-def default_policy(study: Study) -> Policy:
-    """A site that allows what the study allows."""
-    return Policy(
-        cap=study.cap,
-        max_epsilon_per_plan=study.cap.epsilon,
-        statistics=tuple(Statistic),
-        approval=Approval.AUTOMATIC,
-    )
+        if self._elsewhere is not None:
+            self._elsewhere.close()

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -53,11 +55,24 @@ def arrays_of(weights: Vector, like: ArrayRecord | None = None) -> ArrayRecord:
     found: dict[str, Array] = {}
     place = 0
     for name, each in like.items():
-        size = int(np.prod(each.shape, dtype=np.int64))
-        cut = weights[place : place + size].reshape(each.shape)
-        found[name] = Array(np.asarray(cut, dtype=np.dtype(each.dtype)))
+        size = math.prod(each.shape)
+        found[name] = _array(weights[place : place + size], each.dtype, each.shape)
         place += size
     return ArrayRecord(found)
+
+
+def _array(numbers: Vector, kind: str, shape: tuple[int, ...]) -> Array:
+    """Numbers in Flower's form; how it begins is worked out once for all sites."""
+    beginning, stored = _beginning(kind, shape)
+    return Array(dtype=kind, shape=shape, stype=stored, data=beginning + numbers.astype(kind).tobytes())
+
+
+@lru_cache(maxsize=64)
+def _beginning(kind: str, shape: tuple[int, ...]) -> tuple[bytes, str]:
+    """What comes before the numbers of such an array, and what Flower calls its form."""
+    empty = np.zeros(shape, dtype=kind)
+    array = Array(empty)
+    return array.data[: len(array.data) - empty.nbytes], array.stype
 
 
 def weights_in(record: ArrayRecord) -> Vector:

@@ -64,7 +64,8 @@ class Descent:
         """After one more round."""
         noise_sd = sums.noise_sd * self.clip
         curvature, doubt = self.curvature(self.weights), self.doubt(self.weights, noise_sd)
-        pull = self._unbiased(sums.totals[0], 1.0)
+        cut = self.cut(self.weights)
+        pull = self.clip * sums.totals[0] - cut
         if combine is None:
             weights = self.weights - self._step(curvature, doubt, pull)
         else:
@@ -73,7 +74,8 @@ class Descent:
             for site, own in sums.sites.items():
                 share = counts[site] / whole
                 # As far as the site's patients would have everybody go.
-                updates[site] = self.weights - self._step(curvature, doubt, self._unbiased(own[0], share) / share)
+                alone = (self.clip * own[0] - share * cut) / share
+                updates[site] = self.weights - self._step(curvature, doubt, alone)
             weights = combine(self.weights, updates, {site: counts[site] for site in updates})
         weights = settled(weights)
         moved = replace(self, weights=weights, turn=self.turn + 1)
@@ -106,10 +108,6 @@ class Descent:
     def cut(self, weights: Vector) -> Vector:
         """What clipping adds to the gradient of everybody, on average, where the model is right."""
         return self.cloud.vector(weights, lambda score: self.family.mean_residual(score, self.limit))
-
-    def _unbiased(self, total: Vector, share: float) -> Vector:
-        """The gradient of so large a share of the patients, without what clipping does to it on average."""
-        return self.clip * total - share * self.cut(self.weights)
 
     def _step(self, curvature: Matrix, doubt: float, pull: Vector) -> Vector:
         step: Vector = np.linalg.solve(curvature + doubt * np.eye(len(pull)), pull).astype(np.float64)

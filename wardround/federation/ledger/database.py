@@ -13,6 +13,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import Iterator
+from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,6 +35,18 @@ _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 
 
+class Keeping(Enum):
+    """Where what `transaction` returned from is: on the disk, in the file, or in memory until the end.
+
+    Everything but `DURABLE` is for simulations and tests. `MEMORY` is for one thread of one process, and is written
+    to its file when it is closed.
+    """
+
+    DURABLE = "durable"
+    FILE = "file"
+    MEMORY = "memory"
+
+
 class _Handle:
     """One thread's connection; closed with the database or when its thread has ended."""
 
@@ -51,8 +64,8 @@ class Database:
 
     Several processes may open the same file: a steward's command beside a serving agent. Nobody may open the
     file by other means in a process that uses it, because closing any descriptor would drop SQLite's locks.
-    `durable=False` keeps the journal in memory and does not wait for the disk, for simulations only. `later` are
-    tables that a role gained after its first files were made: they are added to such a file when it is opened.
+    `later` are tables that a role gained after its first files were made: they are added to such a file when it is
+    opened.
     """
 
     def __init__(
@@ -61,7 +74,7 @@ class Database:
         *,
         schema: str,
         later: str = "",
-        durable: bool = True,
+        keeping: Keeping = Keeping.DURABLE,
         existing: bool = False,
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
@@ -70,7 +83,9 @@ class Database:
         self.path = path
         self._schema = schema
         self._later = later
-        self._synchronous, self._journal = (_EXTRA, "delete") if durable else (_OFF, "memory")
+        self._keeping = keeping
+        fleeting = keeping in (Keeping.FILE, Keeping.MEMORY)
+        self._synchronous, self._journal = (_OFF, "memory") if fleeting else (_EXTRA, "delete")
         self._busy_seconds = busy_seconds
         self._local = threading.local()
         self._handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
@@ -79,7 +94,7 @@ class Database:
         if not path.is_file():
             if existing:
                 raise ConfigurationMistaken(f"{path} does not exist; a ledger is made once, by init, and never again.")
-            _create(path, b"" if durable else _template(schema, later))
+            _create(path, _template(schema, later) if fleeting else b"")
         with _translated():
             self._prepare(self._connection())
 
@@ -132,12 +147,17 @@ class Database:
         """Close every thread's connection."""
         with self._guard:
             for handle in tuple(self._handles):
+                if self._keeping is Keeping.MEMORY:
+                    self.path.write_bytes(handle.connection.serialize())
                 handle.connection.close()
+            self._handles.clear()
             self._local = threading.local()
 
     def _connection(self) -> sqlite3.Connection:
         handle: _Handle | None = getattr(self._local, "handle", None)
         if handle is None:
+            if self._keeping is Keeping.MEMORY and self._handles:
+                raise InvariantBroken(private="a ledger in memory is for one thread")
             with _translated():
                 handle = _Handle(self._connect())
             self._local.handle = handle
@@ -146,15 +166,18 @@ class Database:
         return handle.connection
 
     def _connect(self) -> sqlite3.Connection:
+        held = self._keeping is Keeping.MEMORY
         connection = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode=rw",
-            uri=True,
+            ":memory:" if held else f"{self.path.absolute().as_uri()}?mode=rw",
+            uri=not held,
             isolation_level=None,
             timeout=self._busy_seconds,
             # Only `close` and a dying thread touch another thread's connection.
             check_same_thread=False,
         )
         try:
+            if held:
+                connection.deserialize(_content(self.path))
             self._configure(connection)
         except BaseException:
             connection.close()
@@ -249,6 +272,13 @@ def _create(path: Path, content: bytes) -> None:
         return
     except OSError as error:
         raise ConfigurationMistaken(f"{path} cannot be made: {error.strerror}.") from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationMistaken(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _fingerprint(schema: str) -> int:
