@@ -13,6 +13,8 @@ from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
 from wardround.simulation.study_trial import Trial, run_trials
 
+# The noise is the true one, and falls the same way in every run.
+pytestmark = pytest.mark.usefixtures("same_noise")
 STUDY = """\
 name = "trial"
 overlap = 1

@@ -1,7 +1,7 @@
 """The error bars tell the truth: noise as drawn by the pipeline, and whole questions asked many times.
 
-True noise has no seed, so every band is wide enough that a right program leaves it less than once in a million
-runs of this file; the first test computes those chances from the laws.
+Every band is wide enough that a right program would leave it less than once in a million runs; the first test
+computes those chances from the laws. The noise is the true one, and falls the same way in every run.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ DRAWS = 100_000
 ASKS = 2_000
 FALSE_ALARM = 1e-6
 SLOW = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("same_noise")
 
 
 def deviates(*, numbers: int, kurtosis: float, tolerance: float) -> float:

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.calling import Call, call
 from tests.simulation.hospitals_on_disk import TYPES, random_rows, simulate, study_text, write_site
 
+# The noise is the true one, and falls the same way in every run.
+pytestmark = pytest.mark.usefixtures("same_noise")
 COUNT = "SELECT COUNT(*) FROM encounters"
 
 
