@@ -211,7 +211,7 @@ def test_killed_at_any_moment_it_leaves_the_old_snapshot_or_the_new_one(tmp_path
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     )
     found = [int(line) for line in done.stdout.split()]
     old = found.count(3)

