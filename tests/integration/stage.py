@@ -256,8 +256,9 @@ class Federation:
 
     def rows(self, name: str, statement: str, *values: object) -> list[tuple[object, ...]]:
         """What a role's ledger file holds, read beside it."""
+        # Not read-only: whoever was killed in the middle of a commit left it to the next reader to undo it.
         with contextlib.closing(
-            sqlite3.connect(f"file:{self.folder / name / 'ledger.sqlite'}?mode=ro", uri=True)
+            sqlite3.connect(f"file:{self.folder / name / 'ledger.sqlite'}?mode=rw", uri=True)
         ) as db:
             db.execute("PRAGMA busy_timeout = 20000")
             return db.execute(statement, values).fetchall()
