@@ -1,18 +1,20 @@
-"""Rounds beside Flower's own: `python bench/flower.py [--sites N] [--rounds N] [--ray PYTHON]`.
+"""Rounds beside Flower's own: `python bench/flower.py [--sites N] [--rounds N] [--processes N] [--ray PYTHON]`.
 
 1. One round of training with three sites: our coordinator and sites as processes over loopback gRPC, with mutual TLS
    and durable ledgers, driven by a Flower app through our grid; and the same app over Flower's own runtime, a SuperLink
    and three SuperNodes as processes on loopback, without TLS and without a ledger. Both train the same logistic model
    on as many rows. Limit: 50 × faster.
-2. A thousand simulated sites: ours in this process with real ledgers, signatures and noise; Flower's by its Ray
-   engine, with clients that add up one gradient. Limit: 20 × faster. Ray is no dependency of this project: name a
-   Python that has `flwr[simulation]` with --ray, or the last number measured is shown beside ours.
+2. A thousand simulated sites: ours with the production's agents, signatures and noise, in as many processes as there
+   are cores and with ledgers in memory; Flower's by its Ray engine on the same cores, with clients that add up one
+   gradient. Limit: 20 × faster. Ray is no dependency of this project: name a Python that has `flwr[simulation]` with
+   --ray, or the last number measured is shown beside ours.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import resource
 import statistics
 import sys
@@ -59,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sites", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="of the thousand sites")
     parser.add_argument("--ray", type=Path, help="a Python with flwr[simulation]")
     parser.add_argument("--ray-rounds", type=int, default=2, help="rounds to run in Ray; the time of one is compared")
     parser.add_argument("--only", choices=["latency", "simulation"])
@@ -67,7 +70,7 @@ def main() -> None:
     if options.only != "simulation":
         latency(options.rounds)
     if options.only != "latency":
-        simulated(options.sites, options.rounds, options.ray, options.ray_rounds)
+        simulated(options.sites, options.rounds, options.processes, options.ray, options.ray_rounds)
 
 
 # --- Latency ----------------------------------------------------------------------------------------------
@@ -153,35 +156,8 @@ class Held:
         return self._examples
 
 
-def simulated(sites: int, rounds: int, ray: Path | None, ray_rounds: int) -> None:
-    began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="wardround-bench-") as name:
-        study = parse_study(STUDY.replace("delta = 1e-6", "delta = 1e-7").replace("pure_epsilon = 0.5", ""))
-        federation = SimulatedFederation(
-            study, {f"site-{number:04}": SimulatedSite(Held(number), 333) for number in range(sites)}, folder=Path(name)
-        )
-        made = time.perf_counter() - began
-        times: list[float] = []
-        grid = grid_over(federation.client, request(rounds))
-        arrays = grid.first_arrays()
-        measured, cpu = time.perf_counter() - began - made, time.process_time()
-        for _ in range(rounds):
-            started = time.perf_counter()
-            replies = list(grid.send_and_receive(messages(grid, arrays)))
-            assert len(replies) == sites
-            assert not any(reply.has_error() for reply in replies)
-            weights = np.mean([reply.content["arrays"].to_numpy_ndarrays()[0] for reply in replies], axis=0)
-            arrays = ArrayRecord({"weights": Array(weights)})
-            times.append(time.perf_counter() - started)
-        used = time.process_time() - cpu
-        federation.close()
-    whole = sum(times)
-    print(f"\n{sites} simulated sites × {rounds} rounds")
-    ours = whole / rounds
-    print(f"  ours: {whole:.1f} s of rounds ({ours:.2f} s a round, {1e3 * ours / sites:.2f} ms a site)")
-    print(f"    processor time {used:.1f} s, {1e3 * used / rounds / sites:.2f} ms a site and round")
-    print(f"    beside them {made:.1f} s to enrol everybody, {measured:.1f} s for two rounds that scale inputs")
-    print(f"    peak memory {peak_mebibytes():.0f} MiB")
+def simulated(sites: int, rounds: int, processes: int, ray: Path | None, ray_rounds: int) -> None:
+    ours = our_simulation(sites, rounds, processes)
     theirs = None
     if ray is not None:
         with tempfile.TemporaryDirectory(prefix="wardround-bench-", ignore_cleanup_errors=True) as name:
@@ -198,12 +174,46 @@ def simulated(sites: int, rounds: int, ray: Path | None, ray_rounds: int) -> Non
     print(f"  {ratio:.0f} × faster a round (limit 20): {'kept' if ratio >= 20 else 'MISSED'}")
 
 
+def our_simulation(sites: int, rounds: int, processes: int) -> float:
+    """Seconds of a round."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="wardround-bench-") as name:
+        study = parse_study(STUDY.replace("delta = 1e-6", "delta = 1e-7").replace("pure_epsilon = 0.5", ""))
+        held = {f"site-{number:04}": SimulatedSite(Held(number), 333) for number in range(sites)}
+        federation = SimulatedFederation(study, held, folder=Path(name), processes=min(processes, sites))
+        made = time.perf_counter() - began
+        times: list[float] = []
+        grid = grid_over(federation.client, request(rounds))
+        arrays = grid.first_arrays()
+        measured = time.perf_counter() - began - made
+        for _ in range(rounds):
+            started = time.perf_counter()
+            replies = list(grid.send_and_receive(messages(grid, arrays)))
+            times.append(time.perf_counter() - started)
+            assert len(replies) == sites
+            assert not any(reply.has_error() for reply in replies)
+            weights = np.mean([reply.content["arrays"].to_numpy_ndarrays()[0] for reply in replies], axis=0)
+            arrays = ArrayRecord({"weights": Array(weights)})
+        started = time.perf_counter()
+        federation.close()
+        closed = time.perf_counter() - started
+    each = statistics.mean(times)
+    print(f"\n{sites} simulated sites × {rounds} rounds, sites in {processes} processes")
+    print(f"  ours: {sum(times):.1f} s of rounds ({each:.2f} s a round, {1e3 * each / sites:.2f} ms a site)")
+    print(f"    beside them {made:.1f} s to enrol everybody, {measured:.1f} s for two rounds that scale inputs,")
+    print(f"    {closed:.1f} s to write the ledgers to their files")
+    of_sites = peak_mebibytes(resource.RUSAGE_CHILDREN)
+    print(f"    peak memory {peak_mebibytes():.0f} MiB, and {of_sites:.0f} MiB in the largest process of sites")
+    return each
+
+
 def messages(grid: WardroundGrid, arrays: ArrayRecord) -> list[Message]:
-    return [Message(RecordDict({"arrays": arrays}), place, "train") for place in grid.get_node_ids()]
+    record = RecordDict({"arrays": arrays})
+    return [Message(record, place, "train") for place in grid.get_node_ids()]
 
 
-def peak_mebibytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak_mebibytes(whose: int = resource.RUSAGE_SELF) -> float:
+    return resource.getrusage(whose).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

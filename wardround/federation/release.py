@@ -56,7 +56,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much a release says: its values, its keys, and the least of its values (0 when there are none)."""
+    """How much a release says: its values, its keys, and the least of its values where it has keys (0 elsewhere)."""
 
     values: int
     keys: int
@@ -74,7 +74,8 @@ class Extent:
 
 def extent(release: Release) -> Extent:
     """The extent of a release."""
-    least = int(release.values.min()) if release.values.size else 0
+    # Only keys have a threshold to pass.
+    least = int(release.values.min()) if release.keys and release.values.size else 0
     return Extent(int(release.values.size), len(release.keys), least)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from site_agent.agent import Agent
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken, PeerUnreachable
@@ -41,24 +41,20 @@ class Desk(Protocol):
 # --- What is said through a pipe ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Began:
+class _Began(NamedTuple):
     newcomers: tuple[Newcomer, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Claims:
+class _Claims(NamedTuple):
     sites: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Answered:
+class _Answered(NamedTuple):
     site: str
     submission: Submission
 
 
-@dataclass(frozen=True, slots=True)
-class _Rested:
+class _Rested(NamedTuple):
     """Every site of the process had its turn: whether one did something, or why they stopped."""
 
     worked: bool
