@@ -18,7 +18,8 @@ from site_agent.folder import open_folder
 from site_agent.ledger import SiteLedger
 from site_agent.serve import make_agent
 from tests.flower.apps import app_of
-from tests.integration.stage import Federation, build, closing
+from tests.integration.building import build
+from tests.integration.stage import Federation, closing
 from tests.integration.terms import Terms, rows_of
 from wardround.analyst.client import connect
 from wardround.analyst.flower.running import AppResult, run_app

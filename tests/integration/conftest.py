@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.stage import Federation, build, closing, move_to_own_ports
+from tests.integration.building import build, move_to_own_ports
+from tests.integration.stage import Federation, closing
 from tests.integration.terms import Terms
 
 Make = Callable[..., Federation]

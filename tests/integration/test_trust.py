@@ -20,9 +20,10 @@ from site_agent.check import check_site
 from site_agent.enrolment import enrol, prepare_enrolment
 from site_agent.folder import open_folder
 from site_agent.link import GrpcLink, tls_keys
+from tests.integration.building import invite
 from tests.integration.conftest import Make
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
-from tests.integration.stage import Federation, eventually, invite, is_about, now, sites_in, value
+from tests.integration.stage import Federation, eventually, is_about, now, sites_in, value
 from tests.integration.terms import rows_of
 from wardround.analyst.client import connect
 from wardround.federation.certificates import Role, key_from_pem, key_to_pem, new_tls_key

@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from coordinator.authority import Authority
 from coordinator.configuration import LOOPBACK, CoordinatorConfiguration, parse_coordinator
 from coordinator.enrolment import enrol_site, issue_profile, make_invitation, opened, revoke
-from coordinator.folder import CoordinatorFolder, open_folder
+from coordinator.folder import CoordinatorFolder, _concrete, open_folder
 from coordinator.roster import Roster, Standing
 from coordinator.serve import initialise
 from site_agent.configuration import parse_site
@@ -278,6 +278,11 @@ def test_a_certificate_that_does_not_say_whom_it_speaks_for_speaks_for_nobody(tm
 
 
 # --- configuration files -----------------------------------------------------------------------------------------
+
+
+def test_ports_that_are_chosen_together_are_different_ones() -> None:
+    # The system gives a port that was given back to whoever asks next; of 500 some would be the same.
+    assert len(set(_concrete(*[LOOPBACK] * 500))) == 500
 
 
 def test_an_empty_coordinator_file_is_the_defaults() -> None:
