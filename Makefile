@@ -7,7 +7,9 @@ BIN := .venv/bin
 # Test processes in parallel. Tests marked `serial` measure time or kill processes: they run alone, afterwards.
 WORKERS ?= 2
 # pytest answers 5 when a marker selects nothing.
-RUN_SERIAL = $(BIN)/pytest -q -m "$(1)" || [ $$? -eq 5 ]
+RUN_SERIAL = $(BIN)/pytest -q -m "$(1)" $(2) || [ $$? -eq 5 ]
+# Examples of properties that nobody has seen before; without it they are the same every time.
+EXPLORING = --hypothesis-profile=exploring
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -23,8 +25,8 @@ test: setup  ## run the tests, without the slow ones
 	@$(call RUN_SERIAL,serial and not slow)
 
 test-all: setup  ## run every test
-	@$(BIN)/pytest -q -n $(WORKERS) -m "not serial"
-	@$(call RUN_SERIAL,serial)
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not serial" $(EXPLORING)
+	@$(call RUN_SERIAL,serial,$(EXPLORING))
 
 check: setup  ## style, types, layers and generated code, in under a minute
 	@$(BIN)/ruff check .
