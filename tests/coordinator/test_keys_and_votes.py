@@ -115,6 +115,7 @@ def test_keys_are_the_union_and_their_counts_add_up(tmp_path: Path) -> None:
         assert verify(tmp_path / name).problems == ()
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_the_error_of_a_key_is_that_of_the_sites_that_showed_it(tmp_path: Path) -> None:
     made = federation(tmp_path, WARDS, study(pure=0.0), SecureChance())
     answer = asked(made, KEYS, epsilon=1.0)
@@ -184,6 +185,7 @@ def test_where_events_are_protected_only_agreeing_sites_have_a_regret() -> None:
     assert terms_of(1, 2) == ["b", "gap"]
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_the_regret_of_agreeing_sites_is_as_often_within_its_bound_as_it_says() -> None:
     terms, chance = study(), SecureChance()
     plan = planned(CHOICE, terms, VOTES, sites=2)

@@ -234,6 +234,7 @@ def test_a_choice_leaves_one_vote_and_no_count(tmp_path: Path) -> None:
     site.ledger.close()
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_votes_follow_the_law_that_is_charged_for(tmp_path: Path) -> None:
     rows = Counts()
     rows.counts = (4, 3, 0)
