@@ -49,6 +49,9 @@ def test_a_coordinator_killed_at_any_step_continues_the_round_under_one_charge(r
         str(row[0])
         for row in running.rows("consortium", "SELECT kind FROM entries WHERE sequence > ? ORDER BY kind", before)
     )
+    if point == "after_open":
+        # Everybody has heard of the round by then, and a site may be quicker than the end of this process.
+        kinds = [kind for kind in kinds if kind != "received"]
     assert kinds == EXPECTED.get(point, kinds)
     running.start_coordinator()
     answer = asked.answer()
