@@ -86,7 +86,8 @@ def test_a_row_of_any_type_is_a_value_or_nothing(tmp_path: Path, kind: str, decl
         ("patient_id", "x"),
         declared=declared,
     )  # type: ignore[list-item]
-    stored = sqlite3.connect(path).execute('SELECT "x" FROM visits').fetchall()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        stored = connection.execute('SELECT "x" FROM visits').fetchall()
     source = table(path)
     with reading(str(path), key=KEY, timeout_seconds=60) as connection:
         rows = source._typed(study(columns=f"x = {kind}").tables[0], study(columns=f"x = {kind}").tables[0].columns)
@@ -166,36 +167,39 @@ def test_text_that_is_not_utf8_raises_nothing(tmp_path: Path) -> None:
 def test_a_sum_is_exact_where_sqlites_own_would_raise(most: int) -> None:
     draw = random.Random(most)
     values = [draw.randrange(-most, most + 1) for _ in range(40)] + [most] * 9
-    connection = sqlite3.connect(":memory:")
-    connection.text_factory = bytes
-    connection.execute("CREATE TABLE t (v)")
-    connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in values])
     total = exp.select(SqliteDialect().total(ref("v"))).from_(relation("t"))
-    assert read_total(connection.execute(written(total)).fetchone()[0]) == sum(values)
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.text_factory = bytes
+        connection.execute("CREATE TABLE t (v)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in values])
+        assert read_total(connection.execute(written(total)).fetchone()[0]) == sum(values)
+
+
+def computed(wanted: exp.Expression) -> float:
+    """What SQLite makes of an expression without rows."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        found: float = connection.execute(written(exp.select(wanted))).fetchone()[0]
+    return found
 
 
 def test_a_double_is_read_back_to_the_last_bit() -> None:
     draw = random.Random(3)
-    connection = sqlite3.connect(":memory:")
     values = [0.1, -0.5, 5e-324, -2.2250738585072014e-308, 1.7976931348623157e308, 1e22, 0.0, 80.0]
     values += [
         value for value in (struct.unpack("d", draw.randbytes(8))[0] for _ in range(200)) if math.isfinite(value)
     ]
     for value in values:
-        assert connection.execute(written(exp.select(literal(value)))).fetchone()[0] == value
+        assert computed(literal(value)) == value
 
 
 @pytest.mark.parametrize("value", [-3.0, -2.5, -0.5, -0.0, 0.0, 0.5, 2.999999, 4503599627370497.5, -1e17, 1e17])
 def test_the_floor_is_the_floor(value: float) -> None:
-    statement = exp.select(SqliteDialect().floor(literal(value)))
-    assert sqlite3.connect(":memory:").execute(written(statement)).fetchone()[0] == math.floor(value)
+    assert computed(SqliteDialect().floor(literal(value))) == math.floor(value)
 
 
 @pytest.mark.parametrize("value", [1e300, -1e300])
 def test_a_floor_beyond_64_bits_stays_beyond_every_bound(value: float) -> None:
-    found = (
-        sqlite3.connect(":memory:").execute(written(exp.select(SqliteDialect().floor(literal(value))))).fetchone()[0]
-    )
+    found = computed(SqliteDialect().floor(literal(value)))
     assert abs(found) >= 2**62
     assert (found > 0) == (value > 0)
 
