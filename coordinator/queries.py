@@ -150,7 +150,7 @@ class Queries:
         """A round of a training, asked of those who began it: one more hospital must not make it another training."""
         study = self._ledger.study
         step_form(step, study)
-        began = self._accounting.participants_of(step, nonce=request.nonce.lower())
+        began = frozenset(self._accounting.participants_of(step, nonce=request.nonce.lower()))
         if not began:
             participants = self._participants()
             self._require_enough(participants)

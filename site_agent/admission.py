@@ -37,7 +37,7 @@ def authentic(signed: SignedTask, *, site: str, coordinator: PublicIdentity) -> 
 def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape | StepForm, Charge]:
     """The form of the answer this site will give, and its price; `Refused` or `Mistaken` when it will not."""
     form = form_of(plan, study)
-    if site not in plan.participants or not plan.lists_its_participants_once:
+    if site not in plan.addressed or not plan.lists_its_participants_once:
         msg = "the plan does not name this site among its participants, each once and in order."
         raise PlanRefused(msg)
     for word in _words(plan.query, policy):

@@ -70,6 +70,11 @@ class Plan:
         return canonical.digest((self.study_hash, self.query.training, self.participants, self.nonce))
 
     @cached_property
+    def addressed(self) -> frozenset[str]:
+        """The participants, to look for one of a thousand."""
+        return frozenset(self.participants)
+
+    @cached_property
     def lists_its_participants_once(self) -> bool:
         """Whether every participant is there once, in order."""
         return tuple(sorted(set(self.participants))) == self.participants

@@ -21,7 +21,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 from site_agent.agent import Agent
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken, PeerUnreachable
 from wardround.federation.ledger.entry import Entry
-from wardround.federation.task import SignedTask, Submission
+from wardround.federation.plan import Plan
+from wardround.federation.task import SignedTask, Submission, Task
 from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_site
 
 _AT_ONCE = 16
@@ -195,6 +196,7 @@ class _Window:
         self._sites = sites
         self._places = {site: place for place, site in enumerate(sites)}
         self._tasks: dict[str, SignedTask | None] = {}
+        self._plan: Plan | None = None
 
     def claim(self, site: str) -> SignedTask | None:
         """The site's task, fetched with those of the sites after it."""
@@ -204,8 +206,17 @@ class _Window:
             tasks = self._called(_Claims(sites))
             if not isinstance(tasks, tuple):
                 raise InvariantBroken(private="tasks were asked for, and something else came")
-            self._tasks = dict(zip(sites, tasks, strict=True))
+            self._tasks = dict(zip(sites, map(self._same, tasks), strict=True))
         return self._tasks.pop(site)
+
+    def _same(self, signed: SignedTask | None) -> SignedTask | None:
+        """The task over the plan that the sites before have worked with: what follows from a plan is kept on it."""
+        if signed is None:
+            return None
+        task = signed.task
+        if self._plan is None or self._plan.encoding != task.plan.encoding:
+            self._plan = task.plan
+        return SignedTask(Task(self._plan, task.site, task.head), signed.signature)
 
     def submit(self, site: str, submission: Submission) -> Entry | None:
         """Hand over an answer."""
