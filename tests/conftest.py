@@ -7,10 +7,11 @@ import hypothesis
 from tests.fixtures.entropy import same_noise
 from tests.fixtures.surroundings import no_proxy
 
-# A shared machine can stall any single example; what must be quick is measured by tests marked `serial`. A commit is
-# judged by the same examples every time; `make test-all` looks for new ones.
-hypothesis.settings.register_profile("repeating", deadline=None, print_blob=True, derandomize=True)
-hypothesis.settings.register_profile("exploring", deadline=None, print_blob=True)
+# A shared machine can stall any single example, or the drawing of one; what must be quick is measured by tests marked
+# `serial`. A commit is judged by the same examples every time; `make test-all` looks for new ones.
+TIMELESS = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True)
+hypothesis.settings.register_profile("repeating", TIMELESS, derandomize=True)
+hypothesis.settings.register_profile("exploring", TIMELESS)
 hypothesis.settings.load_profile("repeating")
 
 __all__ = ["no_proxy", "same_noise"]
