@@ -4,7 +4,7 @@
    and durable ledgers, driven by a Flower app through our grid; and the same app over Flower's own runtime, a SuperLink
    and three SuperNodes as processes on loopback, without TLS and without a ledger. Both train the same logistic model
    on as many rows. Limit: 50 × faster.
-2. A thousand simulated sites: ours with the production's agents, signatures and noise, in as many processes as there
+2. A thousand simulated sites: ours with the production's agents, signatures and noise, in one process more than there
    are cores and with ledgers in memory; Flower's by its Ray engine on the same cores, with clients that add up one
    gradient. Limit: 20 × faster. Ray is no dependency of this project: name a Python that has `flwr[simulation]` with
    --ray, or the last number measured is shown beside ours.
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sites", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="of the thousand sites")
+    parser.add_argument("--processes", type=int, default=1 + (os.cpu_count() or 1), help="of the thousand sites")
     parser.add_argument("--ray", type=Path, help="a Python with flwr[simulation]")
     parser.add_argument("--ray-rounds", type=int, default=2, help="rounds to run in Ray; the time of one is compared")
     parser.add_argument("--only", choices=["latency", "simulation"])

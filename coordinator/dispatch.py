@@ -58,12 +58,13 @@ class Dispatch:
                 return
             left_out = blocks.left_out(connection, plan.plan_id)
             # An answer must come after what the site had signed before it could know the plan.
+            known = connection.execute("SELECT name, head_sequence FROM sites")
+            heads = {site: sequence for site, sequence in known if site not in left_out}
+            (number,) = connection.execute("SELECT number FROM rounds WHERE plan_id = ?", (plan.plan_id,)).fetchone()
             connection.executemany(
-                "INSERT INTO tasks (plan_id, site, number, state, opened_after)"
-                " SELECT rounds.plan_id, sites.name, rounds.number, 'open', sites.head_sequence"
-                " FROM rounds, sites WHERE rounds.plan_id = ? AND sites.name = ?"
+                "INSERT INTO tasks (plan_id, site, number, state, opened_after) VALUES (?, ?, ?, 'open', ?)"
                 " ON CONFLICT (plan_id, site) DO UPDATE SET state = 'open' WHERE state = 'missing'",
-                [(plan.plan_id, site) for site in plan.participants if site not in left_out],
+                [(plan.plan_id, site, number, heads[site]) for site in plan.participants if site in heads],
             )
             connection.execute(
                 "UPDATE rounds SET state = 'open', opened_at = ? WHERE plan_id = ?",

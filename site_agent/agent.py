@@ -112,13 +112,20 @@ class Agent:
 
     def _answer(self, signed: SignedTask) -> bool:
         """Run one task and send its answer; False when the source failed and time should pass."""
-        with self._turn:
-            submission = self.pipeline.run(signed)
+        submission = self.work(signed)
         self._send(submission)
         return not isinstance(submission, Failed)
 
+    def work(self, signed: SignedTask) -> Submission:
+        """The answer to a task, kept where it is one that must arrive."""
+        with self._turn:
+            return self.pipeline.run(signed)
+
     def _send(self, submission: Submission) -> None:
-        receipt = self.link.submit(submission)
+        self.arrived(submission, self.link.submit(submission))
+
+    def arrived(self, submission: Submission, receipt: Entry | None) -> None:
+        """The coordinator has an answer, and signed for it."""
         _note(submission)
         match submission:
             case Released() | Declined():

@@ -1,8 +1,9 @@
 """Sites of a simulation in processes of their own, so that a thousand of them use every core.
 
 The coordinator stays where it is. A process holds the production agents of its sites and reaches the coordinator
-through one pipe: it asks for the tasks of the next few sites at once, and hands in each answer by itself. What a
-site releases, and in which order it writes, is the same as in one process.
+through one pipe. Answers and tasks of a few sites travel together, and the process works on the next few while the
+coordinator takes the last ones in, so that neither waits for the other. What a site releases, and in which order it
+writes, is the same as in one process.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from site_agent.agent import Agent
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken, PeerUnreachable
 from wardround.federation.ledger.entry import Entry
 from wardround.federation.plan import Plan
-from wardround.federation.task import SignedTask, Submission, Task
+from wardround.federation.task import Failed, SignedTask, Submission, Task
 from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_site
 
 _AT_ONCE = 16
-"""The tasks of so many sites travel together: the plan that they share is written once for all of them."""
+"""So many sites' answers and tasks travel together; the plan that tasks share is written once for all of them."""
+
+_TURN = b"turn"
+"""What tells a process to give each of its sites a turn."""
 
 
 class Desk(Protocol):
@@ -46,13 +50,18 @@ class _Began(NamedTuple):
     newcomers: tuple[Newcomer, ...]
 
 
-class _Claims(NamedTuple):
-    sites: tuple[str, ...]
+class _Exchange(NamedTuple):
+    """Answers for the coordinator, and the sites that would like a task."""
+
+    answers: tuple[tuple[str, Submission], ...]
+    wanted: tuple[str, ...]
 
 
-class _Answered(NamedTuple):
-    site: str
-    submission: Submission
+class _Exchanged(NamedTuple):
+    """A receipt for each answer, and a task for each site that has one to do."""
+
+    receipts: tuple[Entry | None, ...]
+    tasks: tuple[SignedTask | None, ...]
 
 
 class _Rested(NamedTuple):
@@ -67,8 +76,8 @@ class _Stopped:
     """The coordinator failed; whoever asked it will say why."""
 
 
-_Call: TypeAlias = _Began | _Claims | _Answered | _Rested
-_Reply: TypeAlias = tuple[SignedTask | None, ...] | Entry | _Stopped | None
+_Call: TypeAlias = _Began | _Exchange | _Rested
+_Reply: TypeAlias = _Exchanged | _Stopped
 
 
 # --- Where the coordinator is ---------------------------------------------------------------------------
@@ -132,7 +141,7 @@ class SitesElsewhere:
     def _turn(self, desk: Desk) -> bool:
         pipes = {pipe.fileno(): pipe for _, pipe in self._running}
         for pipe in pipes.values():
-            _tell(pipe, None)
+            pipe.send_bytes(_TURN)
         working, worked, errors = len(self._running), False, list[FederationError]()
         while working:
             for key, _ in self._calling.select():
@@ -162,11 +171,9 @@ def _served(call: _Call, desk: Desk, errors: list[FederationError]) -> _Reply:
     if errors:
         return _Stopped()
     try:
-        match call:
-            case _Claims(sites):
-                return tuple(desk.claim(site, wait_seconds=0.0) for site in sites)
-            case _Answered(site, submission):
-                return desk.submit(site, submission)
+        if isinstance(call, _Exchange):
+            receipts = tuple(desk.submit(site, submission) for site, submission in call.answers)
+            return _Exchanged(receipts, tuple(desk.claim(site, wait_seconds=0.0) for site in call.wanted))
     except FederationError as error:
         errors.append(error)
         return _Stopped()
@@ -189,25 +196,33 @@ def _sendable() -> Iterator[None]:
 
 
 class _Window:
-    """The coordinator behind a pipe, for the sites of one process in the order of their turns."""
+    """The coordinator behind a pipe: one exchange at a time, which may be under way while sites work."""
 
-    def __init__(self, pipe: Connection, sites: tuple[str, ...]) -> None:
+    def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._sites = sites
-        self._places = {site: place for place, site in enumerate(sites)}
-        self._tasks: dict[str, SignedTask | None] = {}
+        self._under_way = False
         self._plan: Plan | None = None
+        self.owed = False
+        """Whether a turn was broken off, so that answers may be kept that have not arrived."""
 
-    def claim(self, site: str) -> SignedTask | None:
-        """The site's task, fetched with those of the sites after it."""
-        if site not in self._tasks:
-            place = self._places[site]
-            sites = self._sites[place : place + _AT_ONCE]
-            tasks = self._called(_Claims(sites))
-            if not isinstance(tasks, tuple):
-                raise InvariantBroken(private="tasks were asked for, and something else came")
-            self._tasks = dict(zip(sites, map(self._same, tasks), strict=True))
-        return self._tasks.pop(site)
+    def begin(self, answers: tuple[tuple[str, Submission], ...] = (), wanted: tuple[str, ...] = ()) -> None:
+        """Hand answers over and ask for tasks, without waiting."""
+        _tell(self._pipe, _Exchange(answers, wanted))
+        self._under_way = True
+
+    def end(self) -> _Exchanged:
+        """What the exchange that is under way brings."""
+        reply: _Reply = pickle.loads(self._pipe.recv_bytes())  # noqa: S301 -- from the process that started this one
+        self._under_way = False
+        if isinstance(reply, _Stopped):
+            raise PeerUnreachable
+        return _Exchanged(reply.receipts, tuple(map(self._same, reply.tasks)))
+
+    def break_off(self) -> None:
+        """Let an exchange come to its end unheard: tasks are handed out again, and so are receipts."""
+        if self._under_way:
+            self._pipe.recv_bytes()
+            self._under_way = False
 
     def _same(self, signed: SignedTask | None) -> SignedTask | None:
         """The task over the plan that the sites before have worked with: what follows from a plan is kept on it."""
@@ -217,24 +232,6 @@ class _Window:
         if self._plan is None or self._plan.encoding != task.plan.encoding:
             self._plan = task.plan
         return SignedTask(Task(self._plan, task.site, task.head), signed.signature)
-
-    def submit(self, site: str, submission: Submission) -> Entry | None:
-        """Hand over an answer."""
-        receipt = self._called(_Answered(site, submission))
-        if isinstance(receipt, tuple):
-            raise InvariantBroken(private="a receipt was waited for, and tasks came")
-        return receipt
-
-    def forget(self) -> None:
-        """Drop the tasks of a turn that ended early: they will be handed out again."""
-        self._tasks.clear()
-
-    def _called(self, call: _Call) -> tuple[SignedTask | None, ...] | Entry | None:
-        _tell(self._pipe, call)
-        reply: _Reply = pickle.loads(self._pipe.recv_bytes())  # noqa: S301 -- from the process that started this one
-        if isinstance(reply, _Stopped):
-            raise PeerUnreachable
-        return reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +244,13 @@ class _WindowLink:
     def claim(self, *, wait_seconds: float) -> SignedTask | None:
         """The next task; nobody waits in a simulation."""
         del wait_seconds
-        return self.window.claim(self.site)
+        self.window.begin(wanted=(self.site,))
+        return self.window.end().tasks[0]
 
     def submit(self, submission: Submission) -> Entry | None:
         """Hand over an answer."""
-        return self.window.submit(self.site, submission)
+        self.window.begin(answers=((self.site, submission),))
+        return self.window.end().receipts[0]
 
     def upkeep(self) -> None:
         """Nothing expires here."""
@@ -264,15 +263,15 @@ def _work(pipe: Connection, sites: Mapping[str, SimulatedSite], ground: Ground) 
     """A process's whole life: begin the sites, give each its turn when told to, end when the pipe does."""
     # Ctrl-C is for the process that asks; this one ends with its pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    window = _Window(pipe, tuple(sites))
+    window = _Window(pipe)
     # An end of the pipe is how the process that asks says that it is done, or shows that it is gone.
     with contextlib.suppress(EOFError, ConnectionError), contextlib.ExitStack() as stack:
-        agents, newcomers = list[Agent](), list[Newcomer]()
+        agents, newcomers = dict[str, Agent](), list[Newcomer]()
         try:
             for name, site in sites.items():
                 agent, newcomer = begin_site(name, site, _WindowLink(window, name), ground)
                 stack.callback(agent.ledger.close)
-                agents.append(agent)
+                agents[name] = agent
                 newcomers.append(newcomer)
         except FederationError as error:
             _tell(pipe, _Rested(worked=False, error=error))
@@ -283,18 +282,51 @@ def _work(pipe: Connection, sites: Mapping[str, SimulatedSite], ground: Ground) 
             _tell(pipe, _turn(agents, window))
 
 
-def _turn(agents: list[Agent], window: _Window) -> _Rested:
-    worked = False
+def _turn(agents: Mapping[str, Agent], window: _Window) -> _Rested:
+    """Deliver what is owed, then answer one task of each site that has one."""
+    owed, window.owed = window.owed, True
     try:
-        for agent in agents:
-            worked |= agent.step(wait_seconds=0.0)
+        if owed:
+            for agent in agents.values():
+                agent.deliver()
+        worked = _worked(agents, window)
     except PeerUnreachable:
-        return _Rested(worked)
+        return _Rested(worked=False)
     except FederationError as error:
-        return _Rested(worked, error)
+        return _Rested(worked=False, error=error)
     finally:
-        window.forget()
+        window.break_off()
+    window.owed = False
     return _Rested(worked)
+
+
+def _worked(agents: Mapping[str, Agent], window: _Window) -> bool:
+    """A few sites at a time; while they work, the answers of those before and the tasks of those after travel."""
+    names = tuple(agents)
+    groups = [names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE)]
+    worked, sent = False, tuple[tuple[str, Submission], ...]()
+    window.begin(wanted=groups[0])
+    tasks = window.end().tasks
+    for group, later in zip(groups, [*groups[1:], ()], strict=True):
+        window.begin(sent, later)
+        answers = tuple(
+            (name, agents[name].work(task)) for name, task in zip(group, tasks, strict=True) if task is not None
+        )
+        worked |= any(not isinstance(submission, Failed) for _, submission in answers)
+        tasks = _acknowledged(agents, sent, window.end())
+        sent = answers
+    window.begin(sent)
+    _acknowledged(agents, sent, window.end())
+    return worked
+
+
+def _acknowledged(
+    agents: Mapping[str, Agent], sent: tuple[tuple[str, Submission], ...], exchanged: _Exchanged
+) -> tuple[SignedTask | None, ...]:
+    """Every site notes its receipt; the tasks that came with them."""
+    for (name, submission), receipt in zip(sent, exchanged.receipts, strict=True):
+        agents[name].arrived(submission, receipt)
+    return exchanged.tasks
 
 
 def _tell(pipe: Connection, word: _Call | _Reply) -> None:
