@@ -35,6 +35,7 @@ from wardround.federation.step_form import Vector
 
 # Settings are for code that is not there. This one would change what is trained without anybody noticing.
 _PROXIMAL = "proximal-mu"
+_ONE_MODEL = "a message carries one model, as one ArrayRecord."
 # Every strategy of Flower's sends this one by itself; it asks for nothing.
 _COUNTED = "server-round"
 
@@ -128,8 +129,9 @@ class WardroundGrid(Grid):
     def _answered(self, kind: str, asked: Mapping[str, Message], *, timeout: float | None) -> list[Message]:
         sites = {self._sites.get(message.metadata.dst_node_id, ""): number for number, message in asked.items()}
         try:
-            weights, like = _model(list(asked.values()), sites=sites)
-            self._note_settings(asked.values())
+            sent = _sent(list(asked.values()), sites=sites)
+            weights, like = _model(sent)
+            self._note_settings(sent)
             contents = self._contents(kind, weights, like, limit_seconds=timeout)
         except QueryMistaken as mistake:
             return [declined(message, number, mistake.message) for number, message in asked.items()]
@@ -141,12 +143,10 @@ class WardroundGrid(Grid):
             for site, number in sorted(sites.items())
         ]
 
-    def _note_settings(self, asked: Iterable[Message]) -> None:
+    def _note_settings(self, sent: Sequence[RecordDict]) -> None:
         """Name settings that are not read: an app would otherwise believe in a learning rate that nobody uses."""
-        sent = dict.fromkeys(
-            name for message in asked for record in message.content.config_records.values() for name in record
-        )
-        if news := tuple(name for name in sent if name != _COUNTED and name not in self._unread):
+        names = dict.fromkeys(name for content in sent for record in content.config_records.values() for name in record)
+        if news := tuple(name for name in names if name != _COUNTED and name not in self._unread):
             self._unread += news
             log.warning("%s", unread_text(news))
 
@@ -188,18 +188,28 @@ def unread_text(names: Sequence[str]) -> str:
     return f"Sites read no settings of an app, so these have no effect: {', '.join(names)}. The request decides."
 
 
-def _model(asked: Sequence[Message], *, sites: Mapping[str, str]) -> tuple[Vector, ArrayRecord]:
-    """The one model that all messages carry."""
+def _sent(asked: Sequence[Message], *, sites: Mapping[str, str]) -> list[RecordDict]:
+    """What the messages carry; an app may send one and the same to all, and reading it once is enough."""
     if "" in sites or len(sites) != len(asked):
         raise QueryMistaken("each message of a round goes to another site of the study.")
-    found: list[tuple[Vector, ArrayRecord]] = []
+    found: dict[int, RecordDict] = {}
     for message in asked:
-        records = list(message.content.array_records.values()) if message.has_content() else []
+        if not message.has_content():
+            raise QueryMistaken(_ONE_MODEL)
+        found[id(message.content)] = message.content
+    return list(found.values())
+
+
+def _model(sent: Sequence[RecordDict]) -> tuple[Vector, ArrayRecord]:
+    """The one model that all messages carry."""
+    found: list[tuple[Vector, ArrayRecord]] = []
+    for content in sent:
+        records = list(content.array_records.values())
         if len(records) != 1:
-            raise QueryMistaken("a message carries one model, as one ArrayRecord.")
-        if any(_PROXIMAL in settings for settings in message.content.config_records.values()):
+            raise QueryMistaken(_ONE_MODEL)
+        if any(_PROXIMAL in settings for settings in content.config_records.values()):
             raise QueryMistaken("sites have no proximal term, so FedProx would be FedAvg; use that, or local_steps.")
-        # Strategies send one record to all; reading it once is enough.
+        # Strategies put one record into what they send to each.
         if found and records[0] is found[0][1]:
             continue
         found.append((weights_in(records[0]), records[0]))

@@ -133,6 +133,10 @@ class Database:
             yield connection
             return
         try:
+            if self._keeping is Keeping.MEMORY:
+                # Nobody else can change what this thread reads.
+                yield connection
+                return
             connection.execute("BEGIN")
             try:
                 # The view is fixed by the first read, so that it begins here and not somewhere in the block.
