@@ -48,7 +48,7 @@ class Peer:
 
 
 def test_a_peer_that_comes_back_is_called_again() -> None:
-    clock, peer = Clock(), Peer(PeerUnreachable(), LedgerBusy(), PeerUnreachable())
+    clock, peer = Clock(), Peer(PeerUnreachable(), LedgerBusy(), DeadlinePassed())
     assert Persistence(clock.read, clock.pause).call(peer, limit_seconds=5) == "here"
     assert clock.pauses == [0.1, 0.2, 0.4]
 
@@ -66,7 +66,6 @@ def test_a_peer_that_stays_away_is_given_up_within_the_limit() -> None:
     [
         AwaitingApproval(),
         BudgetExceeded(asked=1, remaining=0),
-        DeadlinePassed(),
         NotAuthorized(),
         QueryMistaken(),
         SourceFailed(),

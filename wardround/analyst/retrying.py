@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from wardround.federation.errors import LedgerBusy, PeerUnreachable
+from wardround.federation.errors import DeadlinePassed, LedgerBusy, PeerUnreachable
 
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
@@ -27,16 +27,17 @@ class Persistence:
     pause: Callable[[float], None] = time.sleep
 
     def call(self, attempt: Callable[[], _Reply], *, limit_seconds: float) -> _Reply:
-        """What `attempt` returns; while the peer is away or busy it is tried again for `limit_seconds`.
+        """What `attempt` returns; while the peer is away, busy or silent it is tried again for `limit_seconds`.
 
-        A steward's pending decision, a refusal or a mistake would be the same a moment later: not repeated.
+        A reply that did not come in time may as well have been lost on its way. A steward's pending decision, a
+        refusal or a mistake would be the same a moment later: not repeated.
         """
         ends = self.clock() + limit_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
                 return attempt()
-            except (PeerUnreachable, LedgerBusy):
+            except (PeerUnreachable, LedgerBusy, DeadlinePassed):
                 if self.clock() + pause >= ends:
                     raise
             self.pause(pause)
