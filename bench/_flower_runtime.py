@@ -82,7 +82,8 @@ from flwr.simulation import run_simulation
 
 if __name__ == "__main__":
     began = time.perf_counter()
-    run_simulation(server, client, num_supernodes={sites}, backend_config={{"client_resources": {{"num_cpus": 1}}}})
+    resources = {{"client_resources": {{"num_cpus": {cores}, "num_gpus": 0.0}}}}
+    run_simulation(server, client, num_supernodes={sites}, backend_config=resources)
     print("whole", time.perf_counter() - began)
 """
 
@@ -130,11 +131,14 @@ def runtime_seconds(folder: Path, *, sites: int, rounds: int, limit_seconds: flo
 
 
 def ray_seconds(
-    python: Path, folder: Path, *, sites: int, rounds: int, limit_seconds: float = 900.0
+    python: Path, folder: Path, *, sites: int, rounds: int, cores: int, limit_seconds: float = 900.0
 ) -> list[float] | None:
-    """Seconds of each round in Flower's Ray engine, by a Python that has it; None where it does not come to its end."""
+    """Seconds of each round in Flower's Ray engine, by a Python that has it; None where it does not come to its end.
+
+    `cores` is what a client is given; Flower's own default is 2.
+    """
     out = write_app(folder, sites=sites, rounds=rounds)
-    (folder / "app" / "ray_run.py").write_text(RAY.format(sites=sites), encoding="utf-8")
+    (folder / "app" / "ray_run.py").write_text(RAY.format(sites=sites, cores=cores), encoding="utf-8")
     home = folder / "home"
     home.mkdir()
     command: list[object] = [python, folder / "app" / "ray_run.py"]

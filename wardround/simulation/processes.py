@@ -91,15 +91,19 @@ class SitesElsewhere:
         self._running: list[tuple[SpawnProcess, Connection]] = []
         self._calling = selectors.DefaultSelector()
         names = list(sites)
+        given = [_packed({name: sites[name] for name in names[number::processes]}) for number in range(processes)]
         try:
-            for number in range(processes):
-                held = {name: sites[name] for name in names[number::processes]}
+            for _ in range(processes):
                 ours, theirs = spawning.Pipe()
-                process = spawning.Process(target=_work, args=(theirs, held, ground), daemon=True)
-                with contextlib.closing(theirs), _sendable():
+                process = spawning.Process(target=_work, args=(theirs, ground), daemon=True)
+                with contextlib.closing(theirs):
                     process.start()
                 self._running.append((process, ours))
                 self._calling.register(ours, selectors.EVENT_READ)
+            # Only now: who is given much reads it when it is up, and the others need not wait for that.
+            with self._whole():
+                for (_, pipe), held in zip(self._running, given, strict=True):
+                    pipe.send_bytes(held)
         except BaseException:
             self.close()
             raise
@@ -180,11 +184,10 @@ def _served(call: _Call, desk: Desk, errors: list[FederationError]) -> _Reply:
     raise InvariantBroken(private="a process of the simulation spoke out of turn")
 
 
-@contextlib.contextmanager
-def _sendable() -> Iterator[None]:
-    """What cannot be sent to another process, as one sentence."""
+def _packed(sites: Mapping[str, SimulatedSite]) -> bytes:
+    """What a process is given; what cannot be sent to one, as one sentence."""
     try:
-        yield
+        return pickle.dumps(sites, protocol=pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise Mistaken(
             "a simulation in several processes needs tables, noise and policies that can be pickled "
@@ -259,13 +262,14 @@ class _WindowLink:
         """The pipe is every site's."""
 
 
-def _work(pipe: Connection, sites: Mapping[str, SimulatedSite], ground: Ground) -> None:
+def _work(pipe: Connection, ground: Ground) -> None:
     """A process's whole life: begin the sites, give each its turn when told to, end when the pipe does."""
     # Ctrl-C is for the process that asks; this one ends with its pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     window = _Window(pipe)
     # An end of the pipe is how the process that asks says that it is done, or shows that it is gone.
     with contextlib.suppress(EOFError, ConnectionError), contextlib.ExitStack() as stack:
+        sites: Mapping[str, SimulatedSite] = pickle.loads(pipe.recv_bytes())  # noqa: S301 -- as above
         agents, newcomers = dict[str, Agent](), list[Newcomer]()
         try:
             for name, site in sites.items():
