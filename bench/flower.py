@@ -158,7 +158,7 @@ def simulated(sites: int, rounds: int, processes: int, ray: Path | None, ray_rou
     a_round, whole = our_simulation(sites, rounds, processes)
     limit = RAY_SECONDS * sites / 1000 * rounds / 5
     print(f"  Flower's Ray engine took {limit:.0f} s for as much when the limit was set")
-    print(f"    {verdict(limit / whole)}, with everything that is beside our rounds")
+    print(f"    {verdict(limit / whole)}, our enrolment and files included")
     for cores in RAY_CORES if ray is not None else ():
         with tempfile.TemporaryDirectory(prefix="wardround-bench-", ignore_cleanup_errors=True) as name:
             theirs = ray_seconds(ray, Path(name), sites=sites, rounds=ray_rounds, cores=cores)
@@ -177,7 +177,7 @@ def verdict(ratio: float) -> str:
 
 
 def our_simulation(sites: int, rounds: int, processes: int) -> tuple[float, float]:
-    """Seconds of a round, and of everything from the first site's enrolment to the last ledger's file."""
+    """Seconds of a round, and of all rounds with the sites' enrolment and the ledgers' files."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="wardround-bench-") as name:
         study = parse_study(STUDY.replace("delta = 1e-6", "delta = 1e-7").replace("pure_epsilon = 0.5", ""))
@@ -199,12 +199,14 @@ def our_simulation(sites: int, rounds: int, processes: int) -> tuple[float, floa
         started = time.perf_counter()
         federation.close()
         closed = time.perf_counter() - started
-        whole = time.perf_counter() - began
+    whole = made + sum(times) + closed
     each = statistics.mean(times)
     print(f"\n{sites} simulated sites × {rounds} rounds, sites in {processes} processes")
     print(f"  ours: {sum(times):.1f} s of rounds ({each:.2f} s a round, {1e3 * each / sites:.2f} ms a site)")
-    print(f"    beside them {made:.1f} s to enrol everybody, {measured:.1f} s for two rounds that scale inputs,")
-    print(f"    {closed:.1f} s to write the ledgers to their files: {whole:.1f} s in all")
+    print(
+        f"    with {made:.1f} s to enrol everybody and {closed:.1f} s to write the ledgers to their files {whole:.1f} s"
+    )
+    print(f"    before them two other rounds, which scale inputs: {measured:.1f} s")
     of_sites = peak_mebibytes(resource.RUSAGE_CHILDREN)
     print(f"    peak memory {peak_mebibytes():.0f} MiB, and {of_sites:.0f} MiB in the largest process of sites")
     return each, whole
