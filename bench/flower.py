@@ -203,9 +203,7 @@ def our_simulation(sites: int, rounds: int, processes: int) -> tuple[float, floa
     each = statistics.mean(times)
     print(f"\n{sites} simulated sites × {rounds} rounds, sites in {processes} processes")
     print(f"  ours: {sum(times):.1f} s of rounds ({each:.2f} s a round, {1e3 * each / sites:.2f} ms a site)")
-    print(
-        f"    with {made:.1f} s to enrol everybody and {closed:.1f} s to write the ledgers to their files {whole:.1f} s"
-    )
+    print(f"    {made:.1f} s to enrol everybody and {closed:.1f} s to write the ledgers to files: {whole:.1f} s in all")
     print(f"    before them two other rounds, which scale inputs: {measured:.1f} s")
     of_sites = peak_mebibytes(resource.RUSAGE_CHILDREN)
     print(f"    peak memory {peak_mebibytes():.0f} MiB, and {of_sites:.0f} MiB in the largest process of sites")
