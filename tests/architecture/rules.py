@@ -75,6 +75,10 @@ SEEDED_ALLOWED = (
     "coordinator.combining.tables",  # the tables a p-value is compared with: made after the noise, from the plan's id
 )
 
+# A ledger that does not wait for the disk, and objects that run code when they are read: for simulations only.
+FLEETING_ALLOWED = ("wardround.simulation*", "wardround.federation.ledger.database")
+PICKLE_ALLOWED = ("wardround.simulation.processes",)
+
 
 @dataclass(frozen=True, slots=True)
 class Module:
@@ -207,6 +211,25 @@ def system_entropy(module: Module) -> list[str]:
         f"{module.name}:{line} {name}"
         for line, name in [*imported(module.tree), *used(module.tree)]
         if any(within(name, source) for source in sources)
+    ]
+
+
+def fleeting_ledgers(module: Module) -> list[str]:
+    if allowed(module, FLEETING_ALLOWED):
+        return []
+    return [
+        f"{module.name}:{line} {name}" for line, name in used(module.tree) if name in ("Keeping.FILE", "Keeping.MEMORY")
+    ]
+
+
+def pickles(module: Module) -> list[str]:
+    if allowed(module, PICKLE_ALLOWED):
+        return []
+    readers = ("pickle", "marshal", "shelve", "multiprocessing", "concurrent.futures.ProcessPoolExecutor")
+    return [
+        f"{module.name}:{line} {name}"
+        for line, name in imported(module.tree)
+        if any(within(name, reader) for reader in readers)
     ]
 
 
