@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -141,6 +143,38 @@ def test_a_site_that_cannot_begin_is_said(tmp_path: Path, tables: dict[str, Data
     assert multiprocessing.active_children() == []
 
 
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.training.clinics import study
+from wardround.federation.errors import Mistaken
+from wardround.simulation.federation import SimulatedFederation, SimulatedSite
+from wardround.simulation.tables import find_sites
+
+sites = {name: SimulatedSite(each, 300) for name, each in find_sites(Path(sys.argv[1]), study()).items()}
+try:
+    SimulatedFederation(study(), sites, folder=Path(sys.argv[2]), processes=2)
+except Mistaken as mistaken:
+    print(mistaken.message)
+"""
+
+
+def test_a_program_that_does_not_say_where_it_begins_is_told_so(tmp_path: Path) -> None:
+    write(tmp_path / "tables", sizes={"east": 3, "north": 3})
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    (tmp_path / "f").mkdir()
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py", tmp_path / "tables", tmp_path / "f"],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ended before its sites began" in done.stdout
+    assert "__main__" in done.stdout
+
+
 @pytest.mark.parametrize("processes", [0, -1, 5])
 def test_an_impossible_number_of_processes_is_refused(
     tmp_path: Path, tables: dict[str, Dataset], processes: int
@@ -151,7 +185,9 @@ def test_an_impossible_number_of_processes_is_refused(
 
 
 def test_sampling_is_alike_too(tmp_path: Path, tables: dict[str, Dataset]) -> None:
-    wanted = request(kind="perceptron", hidden=3, rounds=2, batch_size=40, patients=700, local_steps=2, schedule="local_steps")
+    wanted = request(
+        kind="perceptron", hidden=3, rounds=2, batch_size=40, patients=700, local_steps=2, schedule="local_steps"
+    )
     weights = []
     for number in (1, 2):
         with federation(tmp_path / str(number), sites_over(tables), processes=number) as here:

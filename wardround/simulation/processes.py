@@ -29,6 +29,10 @@ from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_si
 _AT_ONCE = 16
 """So many sites' answers and tasks travel together; the plan that tasks share is written once for all of them."""
 
+_NOT_UP = (
+    "a process of the simulation ended before its sites began; it printed why. "
+    'A program with processes begins at `if __name__ == "__main__":`.'
+)
 _TURN = b"turn"
 """What tells a process to give each of its sites a turn."""
 
@@ -101,7 +105,7 @@ class SitesElsewhere:
                 self._running.append((process, ours))
                 self._calling.register(ours, selectors.EVENT_READ)
             # Only now: who is given much reads it when it is up, and the others need not wait for that.
-            with self._whole():
+            with self._whole(Mistaken(_NOT_UP)):
                 for (_, pipe), held in zip(self._running, given, strict=True):
                     pipe.send_bytes(held)
         except BaseException:
@@ -111,7 +115,7 @@ class SitesElsewhere:
     def newcomers(self) -> Iterator[Newcomer]:
         """The sites that began, process by process."""
         for _, pipe in self._running:
-            with self._whole():
+            with self._whole(Mistaken(_NOT_UP)):
                 call = _heard(pipe)
             match call:
                 case _Began(newcomers):
@@ -125,17 +129,20 @@ class SitesElsewhere:
         """Every site takes one turn; whether any of them did something."""
         if not self._running:
             raise PeerUnreachable("The processes of the simulation have ended; make the federation anew.")
-        with self._whole():
+        with self._whole(InvariantBroken("A process of the simulation ended while its sites worked.")):
             return self._turn(desk)
 
     @contextlib.contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Nobody is left half way: what is broken off in the middle of a call ends every process."""
+    def _whole(self, gone: FederationError) -> Iterator[None]:
+        """Nobody is left half way: what is broken off in the middle of a call ends every process.
+
+        `gone` is what to say where one of them ended by itself.
+        """
         try:
             yield
         except (EOFError, ConnectionError):
             self.close()
-            raise InvariantBroken("A process of the simulation ended while its sites worked.") from None
+            raise gone from None
         except FederationError:
             raise
         except BaseException:
