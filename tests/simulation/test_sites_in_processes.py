@@ -19,12 +19,14 @@ import pytest
 
 from site_agent.dataset import Dataset
 from tests.training.clinics import SIZES, request, seeded, study, write
-from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, Mistaken, PeerUnreachable
+from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerBusy, Mistaken, PeerUnreachable
 from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.body import decode_body, text_in
+from wardround.federation.ledger.entry import Entry
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
+from wardround.federation.task import Submission
 from wardround.privacy.bounded import Bounded
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite, default_policy
 from wardround.simulation.noise import ZeroNoise
@@ -71,6 +73,9 @@ def test_questions_and_trainings_are_answered_alike_and_every_ledger_is_whole(
         kinds = {site: entries_of(folder / site) for site in SIZES}
         assert all(each.count("charged") == each.count("released") >= 4 for each in kinds.values())
         assert entries_of(folder).count("received") == sum(each.count("released") for each in kinds.values())
+        assert {site: receipts_of(folder / site) for site in SIZES} == {
+            site: each.count("released") for site, each in kinds.items()
+        }
     assert found[0] == found[1]
 
 
@@ -82,6 +87,34 @@ def entries_of(folder: Path) -> list[str]:
     assert all(entry.signed_by(key) for entry in entries)
     assert [entry.previous for entry in entries[1:]] == [entry.digest for entry in entries[:-1]]
     return [entry.kind for entry in entries]
+
+
+def receipts_of(folder: Path) -> int:
+    """How many answers the site knows to have arrived."""
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as connection:
+        return int(connection.execute("SELECT COUNT(*) FROM receipts").fetchone()[0])
+
+
+def test_what_a_busy_coordinator_did_not_take_is_delivered_in_the_next_turn(
+    tmp_path: Path, tables: dict[str, Dataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with federation(tmp_path / "f", sites_over(tables), processes=2) as here:
+        take, handed_in = here.coordinator.submit, list[str]()
+
+        def submit(site: str, submission: Submission) -> Entry | None:
+            handed_in.append(site)
+            if len(handed_in) == 2:
+                raise LedgerBusy
+            return take(site, submission)
+
+        monkeypatch.setattr(here.coordinator, "submit", submit)
+        with pytest.raises(LedgerBusy):
+            here.client.ask(COUNT, epsilon=0.5)
+        answer = here.client.ask(COUNT, epsilon=0.5)
+    assert sorted(answer.answer.answered) == sorted(SIZES)
+    for site in SIZES:
+        assert entries_of(tmp_path / "f" / site) == ["opened", "capped", "charged", "released"]
+        assert receipts_of(tmp_path / "f" / site) == 1
 
 
 def test_a_site_that_refuses_is_named_and_the_others_answer(tmp_path: Path, tables: dict[str, Dataset]) -> None:
