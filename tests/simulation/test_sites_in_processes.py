@@ -147,6 +147,34 @@ class Endless:
         raise AssertionError(form)
 
 
+class Tripping(Endless):
+    """A table that breaks a rule when it is first read."""
+
+    def __init__(self, table: Dataset) -> None:
+        self._table = table
+        self._tripped = False
+
+    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+        if not self._tripped:
+            self._tripped = True
+            raise InvariantBroken("A rule was broken.")
+        return self._table.bounded(form)
+
+
+@pytest.mark.parametrize("site", sorted(SIZES))
+def test_a_site_that_breaks_a_rule_is_heard_and_the_next_turn_goes_on(
+    tmp_path: Path, tables: dict[str, Dataset], site: str
+) -> None:
+    sites = sites_over(tables) | {site: SimulatedSite(Tripping(tables[site]), 300, noise=seeded(site))}  # type: ignore[arg-type]
+    with federation(tmp_path / "f", sites, processes=2) as here:
+        with pytest.raises(InvariantBroken, match="A rule was broken"):
+            here.client.ask(COUNT, epsilon=0.5)
+        answer = here.client.ask(COUNT, epsilon=0.5)
+    assert sorted(answer.answer.answered) == sorted(SIZES)
+    for name in SIZES:
+        assert entries_of(tmp_path / "f" / name) == ["opened", "capped", "charged", "released"]
+
+
 def test_a_process_that_dies_ends_the_simulation_with_a_sentence(tmp_path: Path, tables: dict[str, Dataset]) -> None:
     sites = sites_over(tables) | {"south": SimulatedSite(Endless(), 300)}  # type: ignore[arg-type]
     with federation(tmp_path / "f", sites, processes=2) as here:
