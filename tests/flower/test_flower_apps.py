@@ -18,32 +18,16 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedProx, Krum
 from site_agent.dataset import Dataset
 from site_agent.policy import Policy
 from tests.flower.apps import app_of
-from tests.training.clinics import SIZES, federation, request, seeded, study, write
+from tests.training.clinics import SIZES, federation, request, study
 from wardround.analyst.flower.grid import WardroundGrid
 from wardround.analyst.flower.records import place_of
 from wardround.analyst.flower.running import grid_over, run_app
 from wardround.federation.errors import BudgetExceeded, PlanRefused, QueryMistaken
-from wardround.federation.ledger.verify import verify
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite, default_policy
 from wardround.simulation.noise import ZeroNoise
-from wardround.simulation.tables import find_sites
 
 # Products and three gradients: three messages to train.
 SHORT = request(rounds=4)
-
-
-@pytest.fixture(scope="module")
-def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Dataset]:
-    return find_sites(write(tmp_path_factory.mktemp("tables")), study())
-
-
-@pytest.fixture
-def clinics(tmp_path: Path, datasets: dict[str, Dataset]) -> Iterator[SimulatedFederation]:
-    found = federation(tmp_path / "federation", datasets, noise=seeded)
-    yield found
-    found.close()
-    for folder in (tmp_path / "federation", *(tmp_path / "federation" / site for site in SIZES)):
-        assert verify(folder).problems == ()
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,27 +13,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from site_agent.dataset import Dataset
 from tests.flower.apps import app_of
-from tests.training.clinics import federation, request, seeded, study, write
+from tests.training.clinics import request
 from wardround.analyst.flower.running import grid_over, run_app
 from wardround.simulation.federation import SimulatedFederation
-from wardround.simulation.tables import find_sites
 
 SHORT = request(rounds=3)
 SECRET = 0.123456
-
-
-@pytest.fixture(scope="module")
-def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Dataset]:
-    return find_sites(write(tmp_path_factory.mktemp("tables")), study())
-
-
-@pytest.fixture
-def clinics(tmp_path: Path, datasets: dict[str, Dataset]) -> Iterator[SimulatedFederation]:
-    found = federation(tmp_path / "federation", datasets, noise=seeded)
-    yield found
-    found.close()
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -60,16 +60,16 @@ def test_a_journal_is_as_private_as_the_database(path: Path) -> None:
         assert stat.S_IMODE(journal.stat().st_mode) == 0o600
 
 
+def lose(database: Database) -> None:
+    with database.transaction() as connection:
+        connection.execute("INSERT INTO marks VALUES ('lost')")
+        raise KeyError
+
+
 def test_a_block_that_raises_leaves_nothing(path: Path) -> None:
     database = Database(path, schema=SCHEMA)
-
-    def fail() -> None:
-        with database.transaction() as connection:
-            connection.execute("INSERT INTO marks VALUES ('lost')")
-            raise KeyError
-
     with pytest.raises(KeyError):
-        fail()
+        lose(database)
     mark(database, "kept")
     assert marks(database) == ["kept"]
 
@@ -99,14 +99,8 @@ def test_the_connection_of_a_thread_that_ended_is_closed(path: Path) -> None:
 def test_a_ledger_in_memory_is_in_its_file_once_it_is_closed(path: Path) -> None:
     database = Database(path, schema=SCHEMA, keeping=Keeping.MEMORY)
     mark(database, "a")
-
-    def fail() -> None:
-        with database.transaction() as connection:
-            connection.execute("INSERT INTO marks VALUES ('lost')")
-            raise KeyError
-
     with pytest.raises(KeyError):
-        fail()
+        lose(database)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert marks(Database(path, schema=SCHEMA, existing=True)) == []
     database.close()
