@@ -38,6 +38,7 @@ STATUS: Mapping[type[FederationError], grpc.StatusCode] = {
     errors.DeadlinePassed: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.AwaitingApproval: grpc.StatusCode.UNAVAILABLE,
     errors.SourceFailed: grpc.StatusCode.UNAVAILABLE,
+    errors.SourceAway: grpc.StatusCode.UNAVAILABLE,
     errors.ProtocolViolation: grpc.StatusCode.INVALID_ARGUMENT,
     errors.MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
     errors.UnknownTask: grpc.StatusCode.NOT_FOUND,

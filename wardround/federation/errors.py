@@ -136,6 +136,12 @@ class SourceFailed(Unavailable):
     sentence = "The site could not compute its answer; the charge stands and the site will try again."
 
 
+class SourceAway(Unavailable):
+    """A source cannot be reached, or is being changed: its rows did not decide that, and it is tried again."""
+
+    sentence = "The site's source cannot be reached or is being changed; the site will try again."
+
+
 class ProtocolViolation(FederationError):
     """The peer broke the contract."""
 
