@@ -7,7 +7,6 @@ and p·cap − beginning + cap − 1.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
@@ -30,13 +29,13 @@ from site_agent.statements.trees import (
     times,
 )
 from wardround.federation.expressions import MAX_TEXT
+from wardround.federation.release import showable
 from wardround.federation.shape import Part, Shape
 from wardround.federation.study import Unit
 
 KEY = "key"
 _RANKED, _COUNTING = "ranked", "counting"
 _PLACE, _NUMBER = "place", "number"
-_CONTROL = ("Cc", "Cs")
 
 
 def capped_tally_statement(form: Shape, part: Part, rows: TypedRows, dialect: Dialect, *, cap: int) -> exp.Select:
@@ -93,9 +92,4 @@ def keys_statement(form: Shape, rows: TypedRows, dialect: Dialect) -> exp.Select
 
 def read_keys(lines: Iterable[Sequence[object]]) -> dict[str, int]:
     """The keys that can be shown at all, each with its number."""
-    return {str(key): int(str(number)) for key, number in lines if is_key(str(key))}
-
-
-def is_key(key: str) -> bool:
-    """Whether a text may be a key: not empty, not too long, and without characters that steer a terminal."""
-    return 0 < len(key) <= MAX_TEXT and not any(unicodedata.category(letter) in _CONTROL for letter in key)
+    return {str(key): int(str(number)) for key, number in lines if showable(str(key))}

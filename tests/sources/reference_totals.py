@@ -43,7 +43,8 @@ def reference_keys(form: Shape, rows: Sequence[Row]) -> dict[str, int]:
 
 
 def is_short(key: str) -> bool:
-    return 0 < len(key) <= 256 and not any(ord(letter) < 32 or 127 <= ord(letter) < 160 for letter in key)
+    hidden = (range(32), range(127, 160), [0x61C], range(0x200E, 0x2010), range(0x2028, 0x202F), range(0x2066, 0x206A))
+    return 0 < len(key) <= 256 and not any(ord(letter) in places for letter in key for places in hidden)
 
 
 def reference_tally(form: Shape, part: Part, rows: Sequence[Row]) -> list[list[int]]:

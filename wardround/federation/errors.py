@@ -3,11 +3,14 @@
 `message` is public and is composed from public things only: the study, the query, the budget. What a
 driver or a file said stays in `private`, which goes to the local log of the process that raised it and
 nowhere else. Once rows have been read only the fixed sentence of the class may leave (principle 8).
+A message is one line, whatever it quotes: a name, a file, the words of a peer.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+from wardround.federation.plain_text import escaped
 
 
 class FederationError(Exception):
@@ -17,8 +20,8 @@ class FederationError(Exception):
     exit_code: ClassVar[int] = 4
 
     def __init__(self, message: str = "", *, private: str = "") -> None:
-        super().__init__(message or self.sentence)
-        self.message = message or self.sentence
+        self.message = escaped(message or self.sentence)
+        super().__init__(self.message)
         self.private = private
 
     @property

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
 
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.expressions import MAX_TEXT
+from wardround.federation.plain_text import is_plain
 from wardround.federation.query import MAX_KEYS
 from wardround.federation.study import parse_date
 from wardround.privacy.bounded import IntVector
@@ -23,10 +23,6 @@ from wardround.privacy.facts import AnyFact
 from wardround.privacy.thresholding import SelectionFact
 
 MAX_VALUES = 8_000_000
-
-# Control characters, halves of characters, and what breaks or turns a line of text.
-_HIDDEN_KINDS = ("Cc", "Cs", "Zl", "Zp")
-_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,10 +81,11 @@ def release_hash(payload: bytes) -> str:
 
 
 def showable(key: str) -> bool:
-    """Whether a text of a hospital's table may be a key: short, on one line, and readable as it stands."""
-    return 0 < len(key) <= MAX_TEXT and not any(
-        character in _TURNING or unicodedata.category(character) in _HIDDEN_KINDS for character in key
-    )
+    """Whether a text of a hospital's table may be a key: short and plain, so that it can be asked about afterwards.
+
+    Any other is left out by this rule, which is public and looks at the text alone; it counts in every other statistic.
+    """
+    return 0 < len(key) <= MAX_TEXT and is_plain(key)
 
 
 def is_one_vote(values: IntVector) -> bool:
