@@ -14,12 +14,12 @@ from pathlib import Path
 from coordinator.authority import Authority
 from coordinator.configuration import CoordinatorConfiguration, parse_coordinator, read_coordinator
 from wardround.federation.addresses import join_address, split_address
-from wardround.federation.configuration import read_text
+from wardround.federation.configuration import check_plain, read_text
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity, write_private
 from wardround.federation.private_folder import make_private_folder
 from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
+from wardround.federation.study_file import new_study, parse_study
 
 SAMPLE = "# See deploy/coordinator.toml for every key; these are the defaults.\n"
 
@@ -89,8 +89,9 @@ def open_folder(path: Path) -> CoordinatorFolder:
 
 def create_folder(path: Path, *, study_text: str, configuration_text: str | None, now: datetime.datetime) -> Study:
     """Keys, authority, study and configuration of a new coordinator; refuses to touch an existing one."""
-    study = parse_study(study_text)
+    study = new_study(study_text)
     configuration = parse_coordinator(configuration_text or SAMPLE)
+    check_plain(configuration_text or SAMPLE, name="coordinator.toml")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         msg = f"{path} exists and is not empty; name a new folder."
         raise ConfigurationMistaken(msg)

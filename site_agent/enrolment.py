@@ -17,7 +17,7 @@ from site_agent.folder import CoordinatorRecord, SiteFolder
 from site_agent.ledger import SiteLedger
 from site_agent.policy import TRAINING
 from wardround.federation.certificates import key_from_pem, key_to_pem, make_request, new_tls_key
-from wardround.federation.configuration import read_text
+from wardround.federation.configuration import check_plain, read_text
 from wardround.federation.enrolment import Enrolment
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity, Purpose, write_private
@@ -73,7 +73,9 @@ def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
     """Check invitation, study and configuration; without a configuration, write one to be mended."""
     invitation = read_invitation(invite)
     study = invitation.study()
-    if (path / "tls" / "certificate.pem").exists():
+    if joining := not (path / "tls" / "certificate.pem").exists():
+        check_plain(invitation.study_text, name="the invitation's study")
+    else:
         enrolled = SiteFolder(path)
         if config is not None or enrolled.study().study_hash != study.study_hash:
             msg = (
@@ -89,6 +91,8 @@ def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
         raise ConfigurationMistaken(msg)
     text = read_text(source)
     configuration = parse_site(text, study, name=source.name)
+    if joining:
+        check_plain(text, name=source.name, broken=("relation",))
     if configuration.name != invitation.site:
         msg = f"{source.name}: site.name is {configuration.name!r} but the invitation is for {invitation.site!r}."
         raise ConfigurationMistaken(msg)

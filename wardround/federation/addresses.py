@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from wardround.federation.plain_text import is_plain
+
 MAX_PORT = 65535
 
 
@@ -11,7 +13,11 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
         msg = "not host:port"
         raise ValueError(msg)
-    if (":" in host) != (host.startswith("[") and host.endswith("]")) or any(c.isspace() or c == "/" for c in host):
+    if (
+        (":" in host) != (host.startswith("[") and host.endswith("]"))
+        or any(c.isspace() or c == "/" for c in host)
+        or not is_plain(host)
+    ):
         msg = "not host:port"
         raise ValueError(msg)
     return host.strip("[]"), int(port)

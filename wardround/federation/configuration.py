@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.plain_text import LAYOUT, is_plain, text_fault
 
 Toml = Mapping[str, object]
 
@@ -40,6 +41,44 @@ def parse(text: str, *, name: str) -> Section:
     except tomllib.TOMLDecodeError as error:
         msg = f"{name} is not valid TOML: {error}."
         raise ConfigurationMistaken(msg) from None
+
+
+def check_plain(text: str, *, name: str, broken: Iterable[str] = ()) -> None:
+    """Refuse a TOML document, when it is first handed over, that does not show what it says.
+
+    Its lines are looked at, comments too, and every key and text in it; those under the keys in `broken` may have
+    several lines. What a folder keeps already is read as it is, and escaped where it is shown.
+    """
+    for number, line in enumerate(text.split("\n"), start=1):
+        if (fault := text_fault(line.translate(LAYOUT))) is not None:
+            raise ConfigurationMistaken(f"{name}: line {number} {fault}.")
+    for path, value in _texts(tomllib.loads(text), ()):
+        if (fault := text_fault(value.translate(LAYOUT) if path[-1] in broken else value)) is not None:
+            raise ConfigurationMistaken(f"{name}: {'.'.join(path)} {fault}.")
+
+
+def holds_texts(document: Toml, *, broken: Iterable[str]) -> bool:
+    """Whether a document is made of plain texts, those under the keys in `broken` of several lines."""
+    return all(
+        isinstance(value, str) and is_plain(value.translate(LAYOUT) if key in broken else value)
+        for key, value in document.items()
+    )
+
+
+def _texts(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every text of a TOML value with the keys that lead to it; a key leads to itself."""
+    match value:
+        case str():
+            yield path, value
+        case list():
+            for item in value:
+                yield from _texts(item, path)
+        case dict():
+            for key, item in value.items():
+                yield (*path, key), key
+                yield from _texts(item, (*path, key))
+        case _:
+            pass
 
 
 class Section:

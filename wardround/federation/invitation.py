@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from wardround.federation.configuration import read_text
+from wardround.federation.configuration import holds_texts, read_text
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import PublicIdentity, write_private
 from wardround.federation.study import Study
@@ -57,7 +57,7 @@ def read_invitation(path: Path) -> Invitation:
     """The invitation in a file, or one clear sentence."""
     try:
         document = json.loads(read_text(path))
-        if document.pop("form") == FORM and all(isinstance(value, str) for value in document.values()):
+        if document.pop("form") == FORM and holds_texts(document, broken=("authority", "study_text")):
             return Invitation(**document)
     except (ValueError, TypeError, KeyError, AttributeError):
         pass  # Answered below: whatever is wrong with it, it is not an invitation.

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from wardround.federation.configuration import read_text
+from wardround.federation.configuration import holds_texts, read_text
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import write_private
 
@@ -35,7 +35,7 @@ def read_profile(path: Path) -> Profile:
     """The profile in a file, or one clear sentence."""
     try:
         document = json.loads(read_text(path))
-        if document.pop("form") == FORM and all(isinstance(value, str) for value in document.values()):
+        if document.pop("form") == FORM and holds_texts(document, broken=("authority", "certificate", "key")):
             return Profile(**document)
     except (ValueError, TypeError, KeyError, AttributeError):
         pass  # Answered below: whatever is wrong with it, it is not a profile.

@@ -11,7 +11,7 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
-from wardround.federation.configuration import Section, parse, read_text
+from wardround.federation.configuration import Section, check_plain, parse, read_text
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.expressions import MAX_TEXT, Value
 from wardround.federation.study import Column, ColumnType, Study, Table, Unit, parse_date
@@ -26,12 +26,19 @@ WEEK_SECONDS = 7 * 24 * 3600.0
 
 
 def read_study(path: Path) -> Study:
-    """The study in a file."""
-    return parse_study(read_text(path), name=path.name)
+    """The study in a file that somebody hands over."""
+    return new_study(read_text(path), name=path.name)
+
+
+def new_study(text: str, *, name: str = "study.toml") -> Study:
+    """The study in a text that somebody hands over: nobody is to sign what does not show what it says."""
+    study = parse_study(text, name=name)
+    check_plain(text, name=name)
+    return study
 
 
 def parse_study(text: str, *, name: str = "study.toml") -> Study:
-    """The study in a text."""
+    """The study in a text, also in one that was signed before texts had to be plain."""
     top = parse(text, name=name)
     title = top.text("name")
     if not NAME.fullmatch(title):

@@ -6,6 +6,7 @@ import datetime
 
 from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Or, Value, Within
 from wardround.federation.grouping import interval_names
+from wardround.federation.plain_text import escaped
 from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.step_form import LENGTH
 from wardround.federation.study import Column, ColumnType, Study
@@ -92,7 +93,7 @@ def study_text(study: Study) -> str:
             f"and {table.max_groups_per_unit} groups for each"
             + (f", {table.max_windows_per_unit} time windows" if table.max_windows_per_unit else "")
         )
-        lines.extend(f"    {column.name}: {_column_text(column)}" for column in table.columns)
+        lines.extend(f"    {column.name}: {escaped(_column_text(column))}" for column in table.columns)
     return "\n".join(lines)
 
 
@@ -109,7 +110,9 @@ def _column_text(column: Column) -> str:
         text += ", any text: its values are shown only when enough patients have them"
     if column.values:
         more = len(column.values) - _SHOWN_VALUES
-        text += f", one of {', '.join(column.values[:_SHOWN_VALUES])}" + (f" and {more} more" if more > 0 else "")
+        text += f", one of {', '.join(_literal(value) for value in column.values[:_SHOWN_VALUES])}" + (
+            f" and {more} more" if more > 0 else ""
+        )
     if column.default is not None:
         text += f"; absent counts as {_literal(column.default)}"
     return text

@@ -13,9 +13,10 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
-from wardround.federation.configuration import Section, nearest, parse, read_text
+from wardround.federation.configuration import Section, check_plain, nearest, parse, read_text
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.expressions import Expression
+from wardround.federation.plain_text import fault_in
 from wardround.federation.study import Study
 from wardround.federation.training import MAX_HIDDEN, MAX_ROUNDS, RATE_UNIT, Model, ModelKind
 from wardround.federation.typing_rules import typed_cohort
@@ -96,6 +97,7 @@ def read_request(path: Path) -> TrainingRequest:
 def parse_request(text: str, *, name: str = "request.toml") -> TrainingRequest:
     """The request in a text that messages call `name`."""
     top = parse(text, name=name)
+    check_plain(text, name=name, broken=("cohort",))
     # A misspelt key is told before the one that it leaves absent.
     given = {field.name for field in fields(TrainingRequest) if top.has(field.name)}
     top.close()
@@ -189,7 +191,10 @@ def model_of(request: TrainingRequest, study: Study) -> Model:
     hidden = request.hidden
     if request.kind is ModelKind.PERCEPTRON and hidden == 0:
         hidden = DEFAULT_HIDDEN
-    return Model(request.kind, request.table, request.target, request.features, cohort, hidden)
+    model = Model(request.kind, request.table, request.target, request.features, cohort, hidden)
+    if (fault := fault_in(model)) is not None:
+        raise QueryMistaken(f"a text of the request {fault}.")
+    return model
 
 
 def sharper(request: TrainingRequest, *, epsilon: float | None, delta: float | None) -> TrainingRequest:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wardround.federation import canonical
+from wardround.federation.configuration import read_text
 from wardround.federation.errors import ConfigurationMistaken, FederationError, LedgerBusy, LedgerCorrupt
 from wardround.federation.identity import Identity
 from wardround.federation.ledger import accounts, chain
@@ -21,7 +22,7 @@ from wardround.federation.ledger.accounts import Balance
 from wardround.federation.ledger.database import BUSY_SECONDS, LEDGER_FILE
 from wardround.federation.ledger.entry import Entry, Head
 from wardround.federation.release import Extent, decode_release, extent, release_hash
-from wardround.federation.study_file import read_study
+from wardround.federation.study_file import parse_study
 
 FORMAT = "wardround-ledger-1"
 HEADER_KEYS = ("format", "role", "name", "key", "study_hash", "study", "sequence", "digest")
@@ -169,7 +170,7 @@ def _own_key(folder: Path) -> str:
 def _study_text(folder: Path) -> str:
     path = folder / "study.toml"
     try:
-        return canonical.encode(read_study(path)).decode("ascii") if path.exists() else ""
+        return canonical.encode(parse_study(read_text(path))).decode("ascii") if path.exists() else ""
     except ConfigurationMistaken:
         return "a study that cannot be read"
 
