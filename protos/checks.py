@@ -14,6 +14,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from wardround.federation.errors import MalformedMessage
+from wardround.federation.plain_text import fault_in, text_fault
 from wardround.federation.study_file import NAME
 
 MAX_SITES = 10_000
@@ -87,10 +88,27 @@ def nonce(value: str) -> str:
 
 
 def text(value: str, field: str, *, longest: int, shortest: int = 1) -> str:
-    """A text within these lengths, without the NUL that ends a string in other languages."""
+    """A plain text within these lengths."""
+    if (fault := text_fault(foreign_text(value, field, longest=longest, shortest=shortest))) is not None:
+        raise malformed(f"{field} {fault}.")
+    return value
+
+
+def foreign_text(value: str, field: str, *, longest: int, shortest: int = 1) -> str:
+    """A text within these lengths that whoever shows it escapes: it comes from rows, or from an older version's store.
+
+    Without the NUL that ends a string in other languages.
+    """
     require(shortest <= len(value) <= longest, f"{field} is too short or too long.")
     require("\x00" not in value, f"{field} has a NUL character.")
     return value
+
+
+def plain(word: _T, field: str) -> _T:
+    """A word all of whose texts are plain."""
+    if (fault := fault_in(word)) is not None:
+        raise malformed(f"{field} {fault}.")
+    return word
 
 
 def size(value: bytes, field: str, *, exactly: int) -> bytes:

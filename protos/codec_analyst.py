@@ -196,7 +196,7 @@ def study_to_message(text: str) -> pb.DescribeReply:
 
 def study_from_message(message: pb.DescribeReply) -> str:
     """The text of a study in a reply; reading it is for `parse_study`."""
-    return checks.text(message.study, "a study", longest=MAX_STUDY_TEXT)
+    return checks.foreign_text(message.study, "a study", longest=MAX_STUDY_TEXT)
 
 
 def report_to_message(report: BudgetReport) -> pb.BudgetReply:

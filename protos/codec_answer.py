@@ -1,6 +1,7 @@
 """Questions, progress, answers and previews, as messages and back.
 
-A question that is too large for the tasks made from it is refused here, on both sides, before anything is decided.
+A question that is too large for the tasks made from it, or holds a text that is not plain, is refused here, on both
+sides, before anything is decided.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from wardround.federation.answer import (
 )
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import MAX_TEXT
+from wardround.federation.plain_text import fault_in
 from wardround.federation.query import MAX_AGGREGATES, MAX_GROUP_COLUMNS, Query, Statistic
 from wardround.federation.shape import MAX_CELLS
 from wardround.federation.study import Unit
@@ -82,6 +84,9 @@ def question_to_message(request: AskRequest) -> pb.Question:
         delta=delta,
         nonce=request.nonce,
     )
+    # Only now: its depth was looked at.
+    if (fault := fault_in(asked)) is not None:
+        raise QueryMistaken(f"a text in the question {fault}.")
     if (size := message.ByteSize()) > MAX_QUESTION_BYTES:
         msg = f"the question takes {size} bytes; at most {MAX_QUESTION_BYTES} can be sent; list fewer values."
         raise QueryMistaken(msg)
@@ -95,7 +100,9 @@ def question_from_message(message: pb.Question) -> AskRequest:
     checks.require(epsilon != 0.0, "ε is not above 0.")
     delta = checks.finite(message.delta, "δ", lower=0.0) if message.HasField("delta") else None
     checks.require(delta is None or delta < 1.0, "δ is not below 1.")
-    return AskRequest(_asked(message), epsilon, delta, checks.nonce(message.nonce))
+    return AskRequest(
+        checks.plain(_asked(message), "a text in a question"), epsilon, delta, checks.nonce(message.nonce)
+    )
 
 
 def _asked(message: pb.Question) -> Query | Step:
@@ -186,7 +193,7 @@ def _estimate_from_message(message: pb.Estimate) -> Estimate:
         standard_error=checks.finite(message.standard_error, "a standard error", lower=0.0),
         interval=(lower, upper),
         confidence=checks.finite(message.confidence, "a confidence", lower=0.0, upper=1.0),
-        term=checks.text(message.term, "a term", longest=MAX_TEXT, shortest=0),
+        term=checks.foreign_text(message.term, "a term", longest=MAX_TEXT, shortest=0),
         sampling=message.sampling,
     )
 

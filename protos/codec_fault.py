@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from protos import checks
 from protos._generated import fault_pb2 as pb
+from wardround.federation.plain_text import escaped
 
 # Trailing metadata has little room: gRPC refuses a call whose metadata is above some kilobytes.
 MAX_MESSAGE_CHARACTERS = 1000
@@ -47,5 +48,5 @@ def _amount(value: float) -> float:
 
 
 def _one_line(text: str) -> str:
-    """A sentence without control characters, which could rewrite the terminal it is printed on."""
-    return "".join(c if c.isprintable() else " " for c in text[:MAX_MESSAGE_CHARACTERS])
+    """A sentence that cannot rewrite the terminal it is printed on, nor fill it."""
+    return escaped(text[:MAX_MESSAGE_CHARACTERS])[:MAX_MESSAGE_CHARACTERS]

@@ -1,7 +1,9 @@
 """Queries and the public values in them, as messages and back.
 
 A query is written by a person, so one that cannot travel is that person's mistake, said before anything is
-sent; one that arrives and is not a query is the peer's fault.
+sent; one that arrives and is not a query is the peer's fault. Texts that a query compares with may be any here, since
+plans that an older version stored are read by the same functions: a question is refused for them in `codec_answer`,
+and a task by the site's admission, as a refusal that is signed and lets the other tasks pass.
 """
 
 from __future__ import annotations
@@ -174,7 +176,7 @@ def _grouping_from_message(message: pb.Grouping) -> Grouping:
         column=column_name(message.column),
         by=checks.member(_GROUPS_BACK, message.by, "a kind of group"),
         edges=tuple(checks.finite(edge, "an edge") for edge in message.edges),
-        keys=tuple(checks.text(key, "a key", longest=MAX_TEXT) for key in message.keys),
+        keys=tuple(checks.foreign_text(key, "a key", longest=MAX_TEXT) for key in message.keys),
     )
 
 
@@ -218,7 +220,7 @@ def value_from_message(message: pb.Value) -> Value:
         case "number":
             return checks.finite(message.number, "a number in a query")
         case "text":
-            return checks.text(message.text, "a text in a query", longest=MAX_TEXT, shortest=0)
+            return checks.foreign_text(message.text, "a text in a query", longest=MAX_TEXT, shortest=0)
         case "date":
             return _date(message.date)
         case None:

@@ -1,7 +1,8 @@
 """Whether this hospital will run this plan: decided from public things, before anything is spent or read.
 
 The coordinator is not believed. What it sends must be signed by the key the site enrolled with, be about
-the study the site signed, and cost no more than the hospital's own policy allows.
+the study the site signed, hold no text that could forge the line by which a steward approves, and cost no more than
+the hospital's own policy allows.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from site_agent.policy import TRAINING, Policy
 from wardround.federation.errors import NotAuthorized, PlanRefused
 from wardround.federation.identity import PublicIdentity
+from wardround.federation.plain_text import fault_in
 from wardround.federation.plan import Charge, Plan, form_of, price
 from wardround.federation.query import Query
 from wardround.federation.shape import Shape
@@ -42,6 +44,9 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape
         raise PlanRefused(msg)
     for word in _words(plan.query, policy):
         msg = f"this site's policy does not allow {word!r}; see policy.statistics in site.toml."
+        raise PlanRefused(msg)
+    if (fault := fault_in(plan.query)) is not None:
+        msg = f"a text in the plan {fault}."
         raise PlanRefused(msg)
     charge = price(plan, study)
     # Of a training the whole price counts, whichever of its rounds this is.

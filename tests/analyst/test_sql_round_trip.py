@@ -21,12 +21,13 @@ from wardround.federation.expressions import (
     Within,
 )
 from wardround.federation.grouping import interval_names
+from wardround.federation.plain_text import is_plain
 from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.wording import query_text
 
 # Every name is written in quotes, so that "order" and "select" are names too.
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,62}", fullmatch=True)
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(is_plain)
 values: st.SearchStrategy[Value] = st.one_of(
     st.booleans(),
     st.integers(-(2**63) + 1, 2**63 - 1),

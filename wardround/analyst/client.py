@@ -26,6 +26,7 @@ from wardround.analyst.settling import settled
 from wardround.analyst.views import Asked
 from wardround.federation.answer import Progress
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
+from wardround.federation.plain_text import fault_in
 from wardround.federation.query import Query
 from wardround.federation.study import Study
 
@@ -189,7 +190,10 @@ class Client:
             raise QueryMistaken(f"ε must be a finite number above 0, not {epsilon!r}.")
         if delta is not None and not (_is_number(delta) and 0 <= delta < 1):
             raise QueryMistaken(f"δ must be a number from 0 to below 1, not {delta!r}.")
-        course = course_of(settled(_asked(question), self.study), self.study, by_search=search)
+        asked = settled(_asked(question), self.study)
+        course = course_of(asked, self.study, by_search=search)
+        if (fault := fault_in(asked)) is not None:
+            raise QueryMistaken(f"a text in the question {fault}.")
         sharp = Sharpness(None if epsilon is None else float(epsilon), None if delta is None else float(delta))
         return course, sharp
 

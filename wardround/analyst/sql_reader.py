@@ -18,6 +18,7 @@ from wardround.analyst.sql_instead import NAMES
 from wardround.analyst.sql_terms import GRAMMAR, shown
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import MAX_DEPTH
+from wardround.federation.plain_text import LAYOUT, text_fault
 
 MAX_CHARACTERS = 20_000
 # The parser tries a call such as DECIMAL(…) twice, so nested calls cost it time in powers of two.
@@ -93,8 +94,9 @@ def _tokens(text: str) -> list[Token]:
     """The words of `text`, screened so that the parser's work stays small whatever was sent."""
     if len(text) > MAX_CHARACTERS:
         raise QueryMistaken(f"the question has {len(text)} characters; at most {MAX_CHARACTERS} are read.")
-    if any(character == "\x00" or "\ud800" <= character <= "\udfff" for character in text):
-        raise QueryMistaken("the question contains a character that is not text.")
+    # Lines and tabs lay out a question; inside a literal they are refused with the question.
+    if (fault := text_fault(text.translate(LAYOUT))) is not None:
+        raise QueryMistaken(f"the question {fault}.")
     tokens = _guarded(lambda: Dialect().tokenize(text))
     while tokens and tokens[0].token_type is TokenType.SEMICOLON:
         tokens = tokens[1:]

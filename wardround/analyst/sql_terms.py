@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.plain_text import escaped
 from wardround.federation.study_file import IDENTIFIER
 
 GRAMMAR = (
@@ -98,6 +99,6 @@ def _describe_operation(term: exp.Expr) -> str:
 
 
 def shown(text: str) -> str:
-    """A piece of what was sent, short and without control characters."""
-    printable = "".join(character if character.isprintable() else "?" for character in text)
-    return printable if len(printable) <= _SHOWN else printable[: _SHOWN - 1] + "…"
+    """A piece of what was sent, short and escaped."""
+    piece = escaped(text)
+    return piece if len(piece) <= _SHOWN else piece[: _SHOWN - 1] + "…"
