@@ -128,7 +128,7 @@ class Pipeline:
         if self.policy.approval is Approval.AUTOMATIC or (charge.block and self.ledger.begun(charge.block)):
             return True
         cost = epsilon_charged(charge.cost, delta=self.policy.cap.delta)
-        summary = _summary(signed.task.plan, form, cost)
+        summary = request_text(signed.task.plan, form, cost)
         return self.ledger.hold(signed, summary=summary) is RequestState.APPROVED
 
     def _refuse(self, plan: Plan, refusal: Refused | Mistaken) -> Submission:
@@ -138,8 +138,8 @@ class Pipeline:
         return self.ledger.refuse(plan.plan_id, code)
 
 
-def _summary(plan: Plan, form: Shape | StepForm, epsilon: float) -> str:
-    """What a steward reads."""
+def request_text(plan: Plan, form: Shape | StepForm, epsilon: float) -> str:
+    """What a steward reads; any text of the question is in it as it was sent, so whoever shows it escapes it."""
     if isinstance(form, StepForm):
         return step_text(form.step, epsilon=epsilon)
     leaving = ""

@@ -31,6 +31,7 @@ class Request:
     summary: str
     state: RequestState
     asked_on: str
+    task: bytes
 
 
 def hold(connection: sqlite3.Connection, *, task: bytes, plan_id: str, summary: str, asked_on: str) -> RequestState:
@@ -48,15 +49,18 @@ def hold(connection: sqlite3.Connection, *, task: bytes, plan_id: str, summary: 
 
 def listed(connection: sqlite3.Connection) -> list[Request]:
     """Every request, oldest first."""
-    rows = connection.execute("SELECT plan_id, summary, state, asked_on FROM requests ORDER BY rowid")
-    return [Request(row[0], row[1], RequestState(row[2]), row[3]) for row in rows]
+    rows = connection.execute("SELECT plan_id, summary, state, asked_on, task FROM requests ORDER BY rowid")
+    return [Request(row[0], row[1], RequestState(row[2]), row[3], bytes(row[4])) for row in rows]
 
 
 def decide(connection: sqlite3.Connection, plan_id: str, state: RequestState) -> None:
-    """Write the decision down."""
-    changed = connection.execute("UPDATE requests SET state = ? WHERE plan_id = ?", (state.value, plan_id))
-    if changed.rowcount == 0:
+    """Write the decision down; one that was made before is not made again."""
+    row = connection.execute("SELECT state FROM requests WHERE plan_id = ?", (plan_id,)).fetchone()
+    if row is None:
         raise Mistaken(f"no request waits under plan {plan_id}.")
+    if row[0] == state.value:
+        raise Mistaken(f"plan {plan_id} was {state.value} before; the running agent answers it.")
+    connection.execute("UPDATE requests SET state = ? WHERE plan_id = ?", (state.value, plan_id))
 
 
 def decided(connection: sqlite3.Connection) -> list[bytes]:

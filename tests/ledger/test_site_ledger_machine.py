@@ -113,15 +113,16 @@ class SiteLedgerMachine(RuleBasedStateMachine):
     @rule(word=WORDS, approve=st.booleans())
     def decide(self, word: str, approve: bool) -> None:
         answered = word in self.charged or word in self.refused
+        chosen = RequestState.APPROVED if approve else RequestState.DENIED
         try:
             self.bench.ledger.decide(plan_id(word), approve=approve)
         except SiteFrozen:
             assert self.frozen
         except Mistaken:
-            assert answered or word not in self.held
+            assert answered or self.held.get(word, chosen) is chosen
         else:
             assert not answered
-            self.held[word] = RequestState.APPROVED if approve else RequestState.DENIED
+            self.held[word] = chosen
             if not approve:
                 self.refused.add(word)
 

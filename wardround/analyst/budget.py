@@ -26,6 +26,7 @@ from wardround.analyst.plot import write_picture
 from wardround.analyst.plot_budget import budget_picture
 from wardround.analyst.tables import Table, as_html, as_text, listed
 from wardround.federation.answer import BudgetReport
+from wardround.federation.plain_text import escaped
 from wardround.federation.study import Study
 
 _PROMISED = (
@@ -52,7 +53,7 @@ class BudgetResult:
 
     def __str__(self) -> str:
         beliefs = [as_text(belief_table(self.report)), *self._meaning()]
-        return "\n".join([*self._paragraphs(), "", *beliefs, "", as_text(self._sites())])
+        return "\n".join([*map(escaped, self._paragraphs()), "", *beliefs, "", as_text(self._sites())])
 
     def __repr__(self) -> str:
         return str(self)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
+from wardround.federation.plain_text import escaped
+
 WIDTH, LABELS, MARGIN, ROW, HEAD, FOOT = 760, 190, 30, 22, 34, 30
 TICKS = 5
 
@@ -33,8 +35,8 @@ def ticks_around(low: float, high: float) -> list[float]:
 def label(
     x: float, y: float, text: str, *, bold: bool = False, small: bool = False, middle: bool = False, end: bool = False
 ) -> str:
-    """A line of text, anchored at its start unless told otherwise."""
+    """A line of text, escaped for people and for XML, anchored at its start unless told otherwise."""
     weight = ' font-weight="bold"' if bold else ""
     size = ' font-size="11" fill="#555"' if small else ""
     anchor = ' text-anchor="middle"' if middle else ' text-anchor="end"' if end else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{weight}{size}{anchor}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{weight}{size}{anchor}>{escape(escaped(text))}</text>'

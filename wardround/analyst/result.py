@@ -19,6 +19,7 @@ from wardround.analyst.tables import (
     Table,
     as_html,
     as_text,
+    cell_text,
     interval_text,
     listed,
     percent,
@@ -29,6 +30,7 @@ from wardround.analyst.views import Asked, Gap, Shown, label_of, shown, statisti
 from wardround.federation.answer import Answer, Estimate, Loss, Preview, PrivacyStatement
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.expressions import Value
+from wardround.federation.plain_text import escaped
 from wardround.federation.query import Query, Statistic
 from wardround.privacy.selection import Choosing
 
@@ -131,7 +133,7 @@ class Result:
         return tuple(dict.fromkeys(name for each in self for name, _ in each.group))
 
     def __str__(self) -> str:
-        return "\n".join([as_text(self._table()), "", *self._paragraphs()])
+        return "\n".join([as_text(self._table()), "", *map(escaped, self._paragraphs())])
 
     def __repr__(self) -> str:
         return str(self)
@@ -146,9 +148,9 @@ class Result:
         terms = any(line.estimate.term for line in lines)
         rows = tuple(
             (
-                *(value_text(cells[name]) if name in cells else "" for name in groups),
+                *(cell_text(value_text(cells[name])) if name in cells else "" for name in groups),
                 line.label,
-                *((_term(line.estimate),) if terms else ()),
+                *((cell_text(_term(line.estimate)),) if terms else ()),
                 with_error(
                     line.estimate.value, line.estimate.standard_error, exact=len(set(line.estimate.interval)) == 1
                 ),
@@ -225,7 +227,7 @@ class PreviewResult:
         return preview_document(self.preview, self.rounds)
 
     def __str__(self) -> str:
-        return "\n".join([as_text(self._table()), "", *self._paragraphs()])
+        return "\n".join([as_text(self._table()), "", *map(escaped, self._paragraphs())])
 
     def __repr__(self) -> str:
         return str(self)

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wardround.federation.expressions import Value
+from wardround.federation.plain_text import escaped, fitted
 
 MAX_LINES = 200
 MAX_LISTED = 8
+# How wide a text of other people may make a column: the number beside it must stay in sight.
+_MAX_COLUMNS = 100
 _MAX_DECIMALS = 12
 
 
@@ -64,6 +67,11 @@ def value_text(value: Value) -> str:
             return str(value)
 
 
+def cell_text(text: str) -> str:
+    """A text of somebody else as a cell; `to_pandas` and `document` have the whole of it."""
+    return fitted(text, _MAX_COLUMNS)
+
+
 def listed(names: Sequence[str]) -> str:
     """Names in a row; of many, the first few."""
     more = len(names) - MAX_LISTED
@@ -73,33 +81,40 @@ def listed(names: Sequence[str]) -> str:
 def as_text(table: Table) -> str:
     """The table in columns, numbers to the right; a long table is cut and says so."""
     lines = [table.headings, *table.rows[:MAX_LINES]]
-    widths = [max(len(_printable(line[index])) for line in lines) for index in range(len(table.headings))]
+    widths = [max(len(escaped(line[index])) for line in lines) for index in range(len(table.headings))]
     texts = [_line(line, widths, table.numeric) for line in lines]
     texts.insert(1, "─" * len(texts[0]) if texts[0] else "")
     return "\n".join([*texts, *_more(table)])
 
 
 def as_html(table: Table, paragraphs: Sequence[str]) -> str:
-    """The table and what is said about it, with everything escaped: names come from other people's files."""
+    """The table and what is said about it, with everything escaped: names come from other people's files.
+
+    Each cell is isolated, so that letters of a language written from the right move nothing in the cells beside it.
+    """
     first_number = len(table.headings) - table.numeric
     parts = ["<table><thead><tr>"]
-    parts.extend(f"<th>{html.escape(heading)}</th>" for heading in table.headings)
+    parts.extend(f"<th>{_isolated(heading)}</th>" for heading in table.headings)
     parts.append("</tr></thead><tbody>")
     for row in table.rows[:MAX_LINES]:
         parts.append("<tr>")
         for index, cell in enumerate(row):
             style = ' style="text-align: right"' if index >= first_number else ""
-            parts.append(f"<td{style}>{html.escape(cell)}</td>")
+            parts.append(f"<td{style}>{_isolated(cell)}</td>")
         parts.append("</tr>")
     parts.append("</tbody></table>")
-    parts.extend(f"<p>{html.escape(paragraph)}</p>" for paragraph in (*_more(table), *paragraphs))
+    parts.extend(f"<p>{_isolated(paragraph)}</p>" for paragraph in (*_more(table), *paragraphs))
     return "".join(parts)
+
+
+def _isolated(text: str) -> str:
+    return f"<bdi>{html.escape(escaped(text))}</bdi>"
 
 
 def _line(cells: tuple[str, ...], widths: Sequence[int], numeric: int) -> str:
     first_number = len(cells) - numeric
     aligned = [
-        _printable(cell).rjust(width) if index >= first_number else _printable(cell).ljust(width)
+        escaped(cell).rjust(width) if index >= first_number else escaped(cell).ljust(width)
         for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return "  ".join(aligned)
@@ -108,8 +123,3 @@ def _line(cells: tuple[str, ...], widths: Sequence[int], numeric: int) -> str:
 def _more(table: Table) -> list[str]:
     more = len(table.rows) - MAX_LINES
     return [f"… and {more} more rows; to_pandas() and document() have them all."] if more > 0 else []
-
-
-def _printable(cell: str) -> str:
-    """A cell without the control characters that could rewrite a terminal."""
-    return "".join(character if character.isprintable() else "�" for character in cell)

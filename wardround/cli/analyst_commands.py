@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.console import Interrupted, note, print_document, say
+from wardround.cli.console import Interrupted, note, print_document, show
 from wardround.cli.progress import ProgressLines
 from wardround.federation.answer import Progress
 from wardround.federation.errors import Mistaken, QueryMistaken
@@ -80,7 +80,7 @@ def ask(
     with connect(profile) as federation:
         if dry_run:
             preview = federation.preview(sql, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
-            print_document(preview.document()) if as_json else say(str(preview))
+            print_document(preview.document()) if as_json else show(str(preview))
             return
         tell_nonce(nonce, fresh=fresh, what="question")
         progress = RoundLines()
@@ -96,7 +96,7 @@ def ask(
             )
     if plot is not None:
         result.plot(plot)
-    print_document(result.document()) if as_json else say(str(result))
+    print_document(result.document()) if as_json else show(str(result))
 
 
 def budget(
@@ -114,7 +114,7 @@ def budget(
         report = federation.budget()
     if plot is not None:
         report.plot(plot)
-    print_document(report.document()) if as_json else say(str(report))
+    print_document(report.document()) if as_json else show(str(report))
 
 
 def chosen_nonce(*, fresh: bool, resume: str, what: str) -> str:

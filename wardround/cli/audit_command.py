@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from wardround.cli.analyst_commands import AsJson
-from wardround.cli.console import note, print_document, say
+from wardround.cli.console import note, print_document, show
 
 NOT_WHAT_WAS_CLAIMED = 4
 
@@ -35,6 +35,6 @@ def audit(
     if as_json:
         print_document(report.document())
     else:
-        say(report.text())
+        show(report.text())
     if not report.passed:
         raise typer.Exit(NOT_WHAT_WAS_CLAIMED)

@@ -1,19 +1,25 @@
 """What the command line prints: answers on standard output, everything else on standard error.
 
-With `--json` standard output holds exactly one JSON document, also when something was refused.
+With `--json` standard output holds exactly one JSON document, also when something was refused. A line is one line
+whatever it quotes. On a terminal a line that is too long goes on below, indented: a row that begins at the left edge
+was begun by us, so nobody's words can be taken for a line of ours.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from wardround.federation.errors import FederationError, Unavailable
+from wardround.federation.plain_text import escaped, fitted, rows
 
 Document = Mapping[str, object]
+
+_COLUMNS = 80
 
 
 class Interrupted(Unavailable):
@@ -24,21 +30,54 @@ class Interrupted(Unavailable):
     exit_code = 130
 
 
-def say(text: str = "") -> None:
-    """A line for the person at the terminal, on standard output."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+def say(*lines: str) -> None:
+    """Lines for the person at the terminal, on standard output; an empty one when there is none."""
+    _write(sys.stdout, [laid_out(line, sys.stdout) for line in lines or ("",)])
 
 
-def note(text: str) -> None:
+def show(text: str) -> None:
+    """A text of several lines that we laid out, on standard output."""
+    say(*text.split("\n"))
+
+
+def note(*lines: str) -> None:
     """Progress, on standard error."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    _write(sys.stderr, [laid_out(line, sys.stderr) for line in lines])
+
+
+def say_in_one_row(text: str) -> None:
+    """A line on standard output that a terminal shows in one row, cut where it would not fit."""
+    width = columns(sys.stdout)
+    _write(sys.stdout, [escaped(text) if width is None else fitted(text, width)])
+
+
+def laid_out(line: str, stream: TextIO) -> str:
+    """One line as it is written; on a terminal in rows of its width, all but the first indented."""
+    width = columns(stream)
+    if width is None:
+        return escaped(line)
+    return escaped(line) if len(rows(line, width)) == 1 else "\n  ".join(rows(line, width - 2))
+
+
+def columns(stream: TextIO) -> int | None:
+    """How many columns to use of the terminal that a stream is, or None when it is no terminal."""
+    if not stream.isatty():
+        return None
+    try:
+        # The last one stays free: some terminals go to the next row as soon as it is used.
+        return (os.get_terminal_size(stream.fileno()).columns or _COLUMNS) - 1
+    except OSError:
+        return _COLUMNS - 1
+
+
+def _write(stream: TextIO, lines: list[str]) -> None:
+    stream.write("".join(f"{line}\n" for line in lines))
+    stream.flush()
 
 
 def print_document(document: Document) -> None:
-    """The one JSON document of this call."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n")
+    """The one JSON document of this call: whatever ASCII cannot show is written out, and nothing is lost."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=True, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
@@ -54,6 +93,14 @@ def fail(error: FederationError, *, as_json: bool) -> NoReturn:
 
 def start_log() -> None:
     """Log to standard error, one line an event: names, plan ids and codes, never a value."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s", force=True
-    )
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(OneLine("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[lines], level=logging.INFO, force=True)
+
+
+class OneLine(logging.Formatter):
+    """A record in one line, its traceback too, so that nothing it quotes can begin another one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as it is written."""
+        return laid_out(super().format(record), sys.stderr)

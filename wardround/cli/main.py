@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
     except _MISTAKES as error:
         usage = getattr(error, "ctx", None)
         if (usage is not None and not words) or error.format_message().startswith("Usage:"):
-            note(error.format_message())
+            note(*error.format_message().split("\n"))
             raise SystemExit(2) from None
         path = "wardround" if usage is None else usage.command_path
         sentence = _plainly(error.format_message().rstrip())

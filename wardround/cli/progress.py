@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self, TextIO
 
+from wardround.cli.console import columns
 from wardround.federation.answer import Progress, SiteState
+from wardround.federation.plain_text import escaped, fitted
 
 _WORDS = {
     SiteState.OPEN: "waiting for the site",
@@ -40,12 +42,15 @@ class ProgressLines:
         if not changed:
             return
         self._shown.update(progress.sites)
-        if self._stream.isatty():
+        terminal = columns(self._stream)
+        if terminal is not None:
             if self._drawn:
                 self._stream.write(f"\x1b[{self._drawn}F\x1b[J")
             changed = list(progress.sites)
             self._drawn = len(changed)
         width = max(len(site) for site, _ in progress.sites)
         for site, state in changed:
-            self._stream.write(f"  {site:<{width}}  {_WORDS[state]}\n")
+            line = f"  {escaped(site):<{width}}  {_WORDS[state]}"
+            # A line that took two rows would be redrawn in the wrong place.
+            self._stream.write((line if terminal is None else fitted(line, terminal)) + "\n")
         self._stream.flush()

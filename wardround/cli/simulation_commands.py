@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wardround.cli.analyst_commands import AsJson, Delta, Epsilon, Privacy, Search
-from wardround.cli.console import Document, note, print_document, say
+from wardround.cli.console import Document, note, print_document, say, show
 from wardround.federation.errors import Mistaken
 from wardround.federation.study import Study
 from wardround.federation.study_file import read_study
@@ -78,7 +78,7 @@ def simulate(
         if as_json:
             documents.append(result.document())
         else:
-            say(str(result))
+            show(str(result))
         if runs > 1 and sys.stderr.isatty() and number % 10 == 0:
             note(f"{number} of {runs}")
     if as_json:
@@ -135,6 +135,7 @@ def demo(
     if not FEWEST_SITES <= sites <= MOST_SITES:
         msg = f"--sites is {sites}; a demo needs from {FEWEST_SITES} to {MOST_SITES} hospitals."
         raise Mistaken(msg)
-    document = run_demo(sites=sites, keep=keep, tell=note if as_json else say)
+    line = note if as_json else say
+    document = run_demo(sites=sites, keep=keep, tell=lambda text: line(*text.split("\n")))
     if as_json:
         print_document(document)

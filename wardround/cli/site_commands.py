@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from wardround.cli.console import note, print_document, say, start_log
-from wardround.federation.errors import Mistaken, Refused
+from wardround.cli.console import note, print_document, say, say_in_one_row, show, start_log
+from wardround.federation.errors import Refused
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -29,7 +29,7 @@ def init(
     from site_agent.enrolment import enrol, prepare_enrolment
 
     ready = prepare_enrolment(folder, invite, config)
-    say(ready.text())
+    show(ready.text())
     if sys.stdin.isatty() and not yes and not typer.confirm("Sign this study and enrol?"):
         msg = "The study was not signed; nothing was enrolled."
         raise Refused(msg)
@@ -73,23 +73,29 @@ def prepare(folder: Folder) -> None:
 
 
 @app.command(epilog="Example: wardround site requests st-mary")
-def requests(folder: Folder, as_json: AsJson = False) -> None:
-    """List the plans that wait for a data steward, and those decided."""
-    from site_agent.serve import open_ledger
+def requests(
+    folder: Folder,
+    plan: Annotated[
+        str | None, typer.Argument(metavar="[PLAN]", help="Show all of this one.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the plans that wait for a data steward, and those decided, a row for each; or show all of one."""
+    from site_agent.steward import askings, named
 
-    with open_ledger(folder) as ledger:
-        found = ledger.requests()
+    found = askings(folder)
+    if plan is not None:
+        meant = named([asking.request for asking in found], plan, see=f"see: wardround site requests {folder}")
+        found = [asking for asking in found if asking.request.plan_id == meant]
     if as_json:
-        print_document(
-            {
-                "requests": [
-                    {"plan_id": r.plan_id, "state": r.state, "asked": r.summary, "date": r.asked_on} for r in found
-                ]
-            }
-        )
+        print_document({"requests": [asking.document() for asking in found]})
         return
-    for request in found:
-        say(f"{request.plan_id[:16]}  {request.state:<8}  {request.asked_on}  {request.summary}")
+    for asking in found:
+        if plan is None:
+            say_in_one_row(asking.line())
+        else:
+            # The price again: the first row may have left the screen.
+            say(asking.line(digits=None), f"A yes costs {asking.price}.")
     if not found:
         say("No plan has asked for approval.")
 
@@ -97,27 +103,19 @@ def requests(folder: Folder, as_json: AsJson = False) -> None:
 @app.command(epilog="Example: wardround site approve st-mary 3f9c0a12")
 def approve(folder: Folder, plan: PlanId) -> None:
     """Let a waiting plan run; it is charged only now."""
-    _decide(folder, plan, approve=True)
+    from site_agent.steward import decide
+
+    decide(folder, plan, approve=True)
     say("Approved; the running agent answers it within seconds.")
 
 
 @app.command(epilog="Example: wardround site deny st-mary 3f9c0a12")
 def deny(folder: Folder, plan: PlanId) -> None:
     """Refuse a waiting plan; nothing is charged."""
-    _decide(folder, plan, approve=False)
+    from site_agent.steward import decide
+
+    decide(folder, plan, approve=False)
     say("Denied; nothing was charged.")
-
-
-def _decide(folder: Path, plan: str, *, approve: bool) -> None:
-    from site_agent.serve import open_ledger
-
-    with open_ledger(folder) as ledger:
-        meant = [request.plan_id for request in ledger.requests() if request.plan_id.startswith(plan)]
-        if len(meant) != 1:
-            found = "several requests have" if meant else "no request has"
-            msg = f"{found} a plan id beginning with {plan!r}; see: wardround site requests {folder}"
-            raise Mistaken(msg)
-        ledger.decide(meant[0], approve=approve)
 
 
 @app.command(epilog="Example: wardround site history st-mary --json")

@@ -44,13 +44,7 @@ def check(
     if as_json:
         print_document(_document(read, found, costs))
         return
-    say(study_text(read))
-    say()
-    for line in _findings_text(found):
-        say(line)
-    say()
-    for line in _costs_text(read, costs):
-        say(line)
+    say(*study_text(read).split("\n"), "", *_findings_text(found), "", *_costs_text(read, costs))
 
 
 def _findings_text(found: tuple[Finding, ...]) -> list[str]:

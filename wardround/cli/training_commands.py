@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wardround.cli.analyst_commands import AsJson, Profile, chosen_nonce, going_on, tell_nonce
-from wardround.cli.console import note, print_document, say
+from wardround.cli.console import note, print_document, show
 from wardround.cli.progress import ProgressLines
 from wardround.federation.answer import Progress, SiteState
 
@@ -118,7 +118,7 @@ def train(
     with connect(profile) as federation:
         if dry_run:
             preview = federation.preview_training(wanted, nonce=nonce)
-            print_document(preview.document()) if as_json else say(str(preview))
+            print_document(preview.document()) if as_json else show(str(preview))
             return
         tell_nonce(nonce, fresh=fresh, what="training")
         lines = TrainingLines()
@@ -127,4 +127,4 @@ def train(
             result = federation.train(
                 wanted, nonce=nonce, out=out, under=under, on_progress=lines.show, on_round=lines.begin
             )
-    print_document(result.document()) if as_json else say(str(result))
+    print_document(result.document()) if as_json else show(str(result))

@@ -22,6 +22,7 @@ from wardround.analyst.documents import Json
 from wardround.analyst.learning.fitted import Standardisation
 from wardround.analyst.learning.predictor import Columns, Predictor
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.plain_text import escaped
 from wardround.federation.step_form import Input, Vector
 from wardround.federation.training import ModelKind
 
@@ -44,7 +45,7 @@ class StoredModel:
 
     def __repr__(self) -> str:
         features = ", ".join(dict.fromkeys(each.column for each in self.predictor.inputs))
-        return f"<{self.predictor.kind.value} model of {self.predictor.target.column} from {features}>"
+        return escaped(f"<{self.predictor.kind.value} model of {self.predictor.target.column} from {features}>")
 
 
 def check_folder(folder: Path, *, model_id: str) -> None:
@@ -81,7 +82,7 @@ def keep(folder: Path, predictor: Predictor, card: Mapping[str, Json]) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder / NUMBERS, text)
-        _write(folder / CARD, json.dumps(whole, ensure_ascii=False, allow_nan=False, indent=2).encode() + b"\n")
+        _write(folder / CARD, json.dumps(whole, ensure_ascii=True, allow_nan=False, indent=2).encode() + b"\n")
     except OSError as error:
         raise ConfigurationMistaken(
             f"{folder} cannot be written: {error.strerror}; the training is kept, and the same request writes it again."

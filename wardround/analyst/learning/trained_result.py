@@ -24,6 +24,7 @@ from wardround.analyst.meaning import answer_meaning, next_text, plural, too_muc
 from wardround.analyst.result import protection_text
 from wardround.analyst.tables import Table, as_html, as_text, interval_text, listed, percent, with_error
 from wardround.federation.answer import PrivacyStatement
+from wardround.federation.plain_text import escaped
 from wardround.federation.step_form import Vector, inputs_of
 from wardround.federation.study import Study
 
@@ -73,7 +74,7 @@ class TrainingResult:
 
     def __str__(self) -> str:
         tables = [as_text(table) for table in self._tables()]
-        return "\n\n".join([*tables, "\n".join(self._paragraphs())])
+        return "\n\n".join([*tables, "\n".join(map(escaped, self._paragraphs()))])
 
     def __repr__(self) -> str:
         return str(self)
@@ -151,7 +152,7 @@ class TrainingPreview:
         return document
 
     def __str__(self) -> str:
-        return "\n".join([as_text(self._table()), "", *self._paragraphs()])
+        return "\n".join([as_text(self._table()), "", *map(escaped, self._paragraphs())])
 
     def __repr__(self) -> str:
         return str(self)
