@@ -32,7 +32,7 @@ from site_agent.sources.typed_columns import accepts, accepts_key, is_whole_key,
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
 from site_agent.statements.trees import identifier, named, text
-from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
 from wardround.federation.study import Column, Table
@@ -43,6 +43,7 @@ _FAILURES = (duckdb.Error, OSError, MemoryError, RuntimeError, ValueError)
 _BUSY_SECONDS, _PAUSE_SECONDS = 2.0, 0.25
 _AGAIN_SECONDS = 0.05
 _MAGIC = slice(8, 12)
+_LOCKED = "Could not set lock"
 
 Answer = TypeVar("Answer")
 
@@ -146,7 +147,11 @@ class DuckdbTable:
         return self._opened[0].cursor()
 
     def _attach(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """A writer may be about to let go, so it gets some seconds."""
+        """A writer may be about to let go, so it gets some seconds.
+
+        Raises:
+            SourceAway: it did not.
+        """
         attached = exp.Alias(this=text(self.path), alias=identifier(_HOSPITAL))
         option = exp.AttachOption(this=exp.var("READ_ONLY"))
         statement = exp.Attach(this=attached, expressions=[option]).sql(dialect="duckdb")
@@ -154,12 +159,17 @@ class DuckdbTable:
         while True:
             try:
                 connection.execute(statement)
-            except duckdb.IOException:
-                if time.monotonic() > ends:
+            except duckdb.IOException as error:
+                late = time.monotonic() > ends
+                # It has no code of its own.
+                if late and _LOCKED not in str(error):
                     raise
             else:
                 return
+            if late:
+                break
             time.sleep(_PAUSE_SECONDS)
+        raise SourceAway("The DuckDB file is being written by another process.", unread=True)
 
     # --- Schemas ------------------------------------------------------------------------------------------
 
@@ -178,7 +188,7 @@ class DuckdbTable:
         except PermissionError:
             fault = "cannot be read with this user's permissions"
         except duckdb.IOException:
-            fault = fault or "is being written by another process, or was written by a newer DuckDB"
+            fault = fault or "is cut short, or was written by a newer DuckDB"
         except _FAILURES:
             fault = fault or "cannot be read as a DuckDB database"
         if not stored:

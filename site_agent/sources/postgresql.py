@@ -31,7 +31,7 @@ from site_agent.sources.postgresql_columns import (
     typed_column,
     typed_key,
 )
-from site_agent.sources.postgresql_connection import Connection, check_address, reading
+from site_agent.sources.postgresql_connection import Connection, check_address, fault_of, reading
 from site_agent.sources.postgresql_dialect import (
     Places,
     PostgresqlDialect,
@@ -45,7 +45,7 @@ from site_agent.sources.refusals import missing_column, nested_key, other_type
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
 from site_agent.statements.trees import cast, identifier, integer, named, paren, present, ref, text
-from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.errors import SchemaRefused, SourceAway
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
 from wardround.federation.study import Column, ColumnType, Table
@@ -66,7 +66,7 @@ def open_postgresql(table: str, source: TableSource, *, key: bytes) -> Postgresq
 def can_write(table: Table, source: TableSource) -> bool:
     """Whether the role that a source names could do more than read; False where it cannot be asked."""
     with (
-        contextlib.suppress(psycopg.Error),
+        contextlib.suppress(psycopg.Error, SourceAway),
         reading(source.source, timeout_seconds=source.timeout_seconds) as connection,
     ):
         return role_can_write(connection, table, source.relation or table.name)
@@ -124,18 +124,18 @@ class PostgresqlTable:
                     while rows := cursor.fetchmany(BATCH_ROWS):
                         yield batch_of_rows(table, rows)
                 return
-        except (*_FAILURES, SchemaRefused):
-            pass
-        raise SourceFailed
+        except (*_FAILURES, SchemaRefused, SourceAway) as error:
+            fault = fault_of(error)
+        raise fault
 
     def _answered(self, form: Shape, answer: Callable[[PostgresqlTallies], Answer]) -> Answer:
         try:
             with self.reading() as connection:
                 return answer(self.tallies(connection, form))
-        except (*_FAILURES, SchemaRefused):
+        except (*_FAILURES, SchemaRefused, SourceAway) as error:
             # Raised below, outside: an error raised here would carry the driver's text as its context.
-            pass
-        raise SourceFailed
+            fault = fault_of(error)
+        raise fault
 
     def tallies(self, connection: Connection, form: Shape) -> PostgresqlTallies:
         """The typed rows of a question, ready to be added up."""
@@ -154,9 +154,13 @@ class PostgresqlTable:
             with self.reading() as connection:
                 self._layout(connection, table, columns)
                 return
-        except _FAILURES:
-            pass
-        raise SchemaRefused(f"The database of the table {table.name!r} cannot be reached, or refuses this role.")
+        except SourceAway:
+            away = True
+        except _FAILURES as error:
+            away = isinstance(fault_of(error), SourceAway)
+        if away:
+            raise SourceAway(f"The database of the table {table.name!r} cannot be reached now.", unread=True)
+        raise SchemaRefused(f"The database of the table {table.name!r} refuses what the site's role asks.")
 
     def _layout(self, connection: Connection, table: Table, columns: Sequence[Column]) -> Layout:
         layout = described(connection, table, self.relation)

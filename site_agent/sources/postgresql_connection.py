@@ -14,7 +14,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from sqlglot import exp
 
-from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.errors import ConfigurationMistaken, FederationError, SourceAway, SourceFailed
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -27,6 +27,13 @@ _IDLE_MILLISECONDS = 300_000
 _WORK_MEMORY = "512MB"
 _OWN = frozenset({"options", "application_name", "client_encoding", "connect_timeout", "replication"})
 """What a source may not say, because the session says it."""
+
+_LOCKED = "55P03"
+_AWAY = ("08", "40", "57P01", "57P02", "57P03", "57P04", "53300", _LOCKED)
+"""How the codes begin that say nothing about rows: the way to the server, its end, and what others change meanwhile.
+
+Not 57014: a question that takes too long may do so because of a row.
+"""
 
 
 def check_address(table: str, source: str) -> None:
@@ -51,14 +58,34 @@ def check_address(table: str, source: str) -> None:
 
 @contextlib.contextmanager
 def reading(source: str, *, timeout_seconds: float) -> Iterator[Connection]:
-    """One state of the database for one question; `psycopg.Error` after `timeout_seconds`."""
-    with psycopg.connect(
-        source,
-        autocommit=True,
-        application_name="wardround",
-        client_encoding="UTF8",
-        connect_timeout=_CONNECT_SECONDS,
-    ) as connection:
+    """One state of the database for one question; `psycopg.Error` after `timeout_seconds`.
+
+    Raises:
+        SourceAway: there is no session, so that no row was read.
+    """
+    with _begun(source, timeout_seconds) as connection:
+        try:
+            yield connection
+        except psycopg.Error as error:
+            if connection.broken and error.sqlstate is None:
+                raise Lost from None
+            raise
+
+
+class Lost(psycopg.OperationalError):
+    """The connection ended without a word of the server's."""
+
+
+def _begun(source: str, timeout_seconds: float) -> Connection:
+    with contextlib.suppress(psycopg.Error), contextlib.ExitStack() as undone:
+        connection = psycopg.connect(
+            source,
+            autocommit=True,
+            application_name="wardround",
+            client_encoding="UTF8",
+            connect_timeout=_CONNECT_SECONDS,
+        )
+        undone.callback(connection.close)
         # Statements are written once and never again, and a pooler may not keep them.
         connection.prepare_threshold = None
         connection.execute("SET default_transaction_read_only = on")
@@ -66,7 +93,22 @@ def reading(source: str, *, timeout_seconds: float) -> Iterator[Connection]:
         # For this transaction, not for the session: behind a pooler each transaction may be another session's.
         for name, value in _settings(timeout_seconds):
             connection.execute("SELECT pg_catalog.set_config(%s, %s, true)", (name, value))
-        yield connection
+        undone.pop_all()
+        return connection
+    raise SourceAway(unread=True)
+
+
+def fault_of(error: BaseException) -> FederationError:
+    """What may be said of an error in the middle of a question: that the database was away, or that it failed."""
+    match error:
+        case SourceAway():
+            return SourceAway(unread=error.unread)
+        case Lost():
+            return SourceAway()
+        case psycopg.Error(sqlstate=str(code)) if code.startswith(_AWAY):
+            return SourceAway(unread=code == _LOCKED)
+        case _:
+            return SourceFailed()
 
 
 def _settings(timeout_seconds: float) -> Iterator[tuple[str, str]]:

@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from site_agent.relations import placed, relation_query
 from site_agent.sources.postgresql_columns import Stored, StoredType
-from site_agent.sources.postgresql_connection import OLDEST, Connection, lines
-from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
+from site_agent.sources.postgresql_connection import OLDEST, Connection, fault_of, lines
+from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway
 from wardround.federation.study import Table
 
 _PUBLIC = "public"
@@ -68,6 +68,9 @@ def described(connection: Connection, table: Table, relation: str) -> Layout:
         # LIMIT 0: the names and types of the columns, and no row.
         found = connection.execute(query.copy().limit(0).sql(dialect="postgres").encode())
     except psycopg.Error as error:
+        if connection.broken or isinstance(fault_of(error), SourceAway):
+            # It says nothing about the table.
+            raise
         fault = _fault(error)
     if found is None:
         raise SchemaRefused(f"The table {table.name!r} {fault}.")

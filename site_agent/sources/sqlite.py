@@ -30,7 +30,7 @@ from site_agent.sources.sqlite_tallies import SqliteTallies
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
 from site_agent.statements.trees import named, present, ref
-from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.errors import FederationError, SchemaRefused, SourceAway, SourceFailed
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
 from wardround.federation.study import Column, ColumnType, Table, parse_date
@@ -40,6 +40,7 @@ _MAIN = "main"
 _HEADER_BYTES = 28
 _COUNTER = slice(24, _HEADER_BYTES)
 _BESIDE = ("-wal", "-journal")
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _FAILURES = (sqlite3.Error, sqlite3.Warning, OSError, MemoryError, RuntimeError, ValueError, ArithmeticError)
 
 Answer = TypeVar("Answer")
@@ -105,24 +106,24 @@ class SqliteTable:
                 while lines := cursor.fetchmany(BATCH_ROWS):
                     yield batch_of_rows(table, [_line(line, table.columns) for line in lines])
                 return
-        except _FAILURES:
-            pass
-        raise SourceFailed
+        except _FAILURES as error:
+            fault = _fault_of(error)
+        raise fault
 
     def _answered(self, form: Shape, answer: Callable[[SqliteTallies], Answer]) -> Answer:
         try:
             columns = columns_needed(form)
             with reading(self.path, key=self.key, timeout_seconds=self.timeout_seconds) as connection:
                 return answer(SqliteTallies(connection, self._typed(form.table, columns), self.key))
-        except _FAILURES:
+        except _FAILURES as error:
             # Raised below, outside: an error raised here would carry the driver's text as its context.
-            pass
-        raise SourceFailed
+            fault = _fault_of(error)
+        raise fault
 
     # --- Schemas ------------------------------------------------------------------------------------------
 
     def _described(self, table: Table, columns: Sequence[Column]) -> None:
-        query, names, fault = self._relation(table), [""], ""
+        query, names, fault, away = self._relation(table), [""], "", False
         if not Path(self.path).is_file():
             raise self._refused(table, "does not exist")
         try:
@@ -131,10 +132,11 @@ class SqliteTable:
                 found = connection.execute(written(query.limit(0)))
                 names = [str(column[0]) for column in found.description]
         except sqlite3.OperationalError as error:
-            # The code is SQLite's own number, not its text.
-            fault = _fault(error.sqlite_errorcode & 0xFF)
+            fault, away = _fault(_code(error)), _code(error) in _LOCKED
         except _FAILURES:
             fault = "cannot be read as SQLite"
+        if away:
+            raise SourceAway(self._refused(table, fault).message, unread=True)
         if fault:
             raise self._refused(table, fault)
         for name in (table.unit_key, *(column.name for column in columns)):
@@ -161,10 +163,20 @@ def _holds_something(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
+def _code(error: BaseException) -> int:
+    """SQLite's own number, not its text."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _fault_of(error: BaseException) -> FederationError:
+    """What may be said of an error in the middle of a question; a lock is waited for before the first row."""
+    return SourceAway(unread=True) if _code(error) in _LOCKED else SourceFailed()
+
+
 def _fault(code: int) -> str:
     match code:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return "is being written by another process; ask again"
+            return "is being written by another process"
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return "cannot be opened with this user's permissions"
         case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_AUTH:

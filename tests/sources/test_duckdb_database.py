@@ -15,7 +15,7 @@ from site_agent.dataset import TableSource
 from site_agent.sources.duckdb_database import DuckdbTable, _interrupt, open_duckdb
 from tests.sources.database_files import write_duckdb
 from tests.sources.tables import KEY, Row, form, study, totals
-from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.law import Mechanism
 
@@ -55,7 +55,7 @@ def test_a_question_leaves_the_file_as_it_was_and_free(path: Path) -> None:
     assert totals(source, ASKED) == [[8, 1, 0, 0]]
 
 
-def test_a_file_that_is_being_written_is_one_sentence_before_the_charge(
+def test_a_file_that_is_being_written_is_away_before_the_charge_and_after_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("site_agent.sources.duckdb_database._BUSY_SECONDS", 0.0)
@@ -63,12 +63,13 @@ def test_a_file_that_is_being_written_is_one_sentence_before_the_charge(
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()
-        with pytest.raises(SchemaRefused, match="is being written by another process") as refused:
+        with pytest.raises(SourceAway, match="is being written by another process") as before:
             table(path).check(ASKED)
-        with pytest.raises(SourceFailed) as failed:
+        with pytest.raises(SourceAway) as after:
             table(path).bounded(ASKED)
-        assert refused.value.__context__ is None
-        assert failed.value.__context__ is None
+        assert before.value.__context__ is None
+        assert after.value.__context__ is None
+        assert after.value.unread, "a lock is met before the first row"
         assert writer.stdin is not None
         writer.stdin.close()
     assert totals(table(path), ASKED) == EXPECTED

@@ -26,7 +26,7 @@ from tests.sources.postgresql_tables import (
     totals,
 )
 from tests.sources.reference_totals import Row
-from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceFailed
+from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway, SourceFailed
 from wardround.federation.query import Aggregate, Statistic
 from wardround.federation.shape import Shape
 
@@ -79,11 +79,22 @@ def test_a_table_without_permission_is_named() -> None:
     assert refusal(dataset(small(), user="nobody_special")) == "The table 'visits' cannot be read by the site's role."
 
 
-def test_a_database_that_is_not_there_is_said_before_the_charge() -> None:
-    source = TableSource("postgresql://reader@/postgres?host=/nonexistent")
-    assert "cannot be reached" in refusal(open_dataset({"visits": source}, folder=Path("/"), key=KEY))
-    other = TableSource(cluster().address(database="elsewhere"))
-    assert "cannot be reached" in refusal(open_dataset({"visits": other}, folder=Path("/"), key=KEY))
+def is_away(source: Dataset, asked: Shape = COUNT) -> bool:
+    """Whether the source says before the charge, and after it, that it is away, and nothing of what the driver says."""
+    with pytest.raises(SourceAway) as before:
+        source.check(asked)
+    with pytest.raises(SourceAway) as after:
+        source.bounded(asked)
+    assert before.value.message == "The database of the table 'visits' cannot be reached now."
+    assert after.value.message == SourceAway.sentence
+    assert [each.__context__ or each.__cause__ for each in (before.value, after.value)] == [None, None]
+    return before.value.unread and after.value.unread
+
+
+@pytest.mark.parametrize("address", ["postgresql://reader@/postgres?host=/nonexistent", "elsewhere"])
+def test_a_database_that_is_not_there_is_away_before_the_charge_and_after_it(address: str) -> None:
+    source = TableSource(cluster().address(database=address) if address == "elsewhere" else address)
+    assert is_away(open_dataset({"visits": source}, folder=Path("/"), key=KEY))
 
 
 def test_a_database_in_another_encoding_is_refused() -> None:
@@ -152,21 +163,63 @@ def test_a_restarted_database_is_asked_again(own_cluster: Cluster) -> None:
     source = open_dataset({"visits": TableSource(own_cluster.address())}, folder=Path("/"), key=KEY)
     assert totals(source, COUNT) == [[1, 0]]
     own_cluster.stop()
-    assert "cannot be reached" in refusal(source)
+    assert is_away(source)
     own_cluster.start()
     assert totals(source, COUNT) == [[1, 0]]
 
 
-def test_a_connection_lost_between_two_batches_is_a_failure(own_cluster: Cluster) -> None:
+def test_a_connection_lost_between_two_batches_is_a_lost_connection(own_cluster: Cluster) -> None:
     own_cluster.run(
         "CREATE TABLE visits AS SELECT i::text AS patient_id, 'A'::text AS dx FROM generate_series(1, 300000) AS i"
     )
     found = open_postgresql("visits", TableSource(own_cluster.address()), key=KEY).batches(COUNT.table)
     assert len(next(found).units) == BATCH_ROWS
     own_cluster.stop()
-    with pytest.raises(SourceFailed) as failed:
+    with pytest.raises(SourceAway) as lost:
         next(found)
-    assert failed.value.__context__ is None
+    assert lost.value.__context__ is None
+    assert not lost.value.unread, "rows were read, so that it counts"
+
+
+FAILING = {
+    "a number that is none": ("22012", SourceFailed),
+    "too slow": ("57014", SourceFailed),
+    "no memory": ("53200", SourceFailed),
+    "a block that is damaged": ("XX001", SourceFailed),
+    "the administrator ends it": ("57P01", SourceAway),
+    "another session's crash": ("57P02", SourceAway),
+    "a way that is gone": ("08006", SourceAway),
+    "a standby that goes on": ("40001", SourceAway),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_what_the_server_says_decides_whether_rows_may_have(name: str) -> None:
+    code, kind = FAILING[name]
+    view = f"failing_{code.lower()}"
+    cluster().run(
+        f"CREATE OR REPLACE FUNCTION public.{view}(text) RETURNS text LANGUAGE plpgsql VOLATILE AS "
+        f"$$ BEGIN RAISE EXCEPTION 'canary' USING ERRCODE = '{code}'; END $$",
+        f'CREATE OR REPLACE VIEW {view} AS SELECT patient_id, public.{view}(dx) AS dx FROM "{small()}"',
+    )
+    source = open_dataset({"visits": TableSource(cluster().address(), view)}, folder=Path("/"), key=KEY)
+    source.check(COUNT)
+    with pytest.raises((SourceAway, SourceFailed)) as raised:
+        source.bounded(COUNT)
+    assert type(raised.value) is kind
+    assert raised.value.message == kind.sentence
+    assert raised.value.__context__ is None
+
+
+def test_a_lock_is_waited_for_and_then_the_table_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("site_agent.sources.postgresql_connection._LOCK_MILLISECONDS", 50)
+    name = small()
+    with psycopg.connect(cluster().address("postgres")) as writer:
+        writer.execute(f'LOCK TABLE "{name}" IN ACCESS EXCLUSIVE MODE')
+        with pytest.raises(SourceAway) as away:
+            dataset(name).bounded(COUNT)
+    assert away.value.unread
+    assert totals(dataset(name), COUNT) == [[1, 0]]
 
 
 # --- What the session may do ------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from site_agent.sources.sqlite_dialect import SqliteDialect, literal, read_total
 from site_agent.statements.trees import ref, relation
 from tests.sources.database_files import write_sqlite
 from tests.sources.tables import KEY, Row, form, study, totals
-from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
 from wardround.federation.expressions import Comparison, Operator
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.law import Mechanism
@@ -274,7 +274,6 @@ def test_a_question_that_takes_too_long_is_stopped(visits: Path) -> None:
 
 
 FAULTS = {
-    "locked": "is being written by another process; ask again.",
     "gone": "does not exist.",
     "folder": "does not exist.",
     "garbage": "cannot be read as SQLite.",
@@ -285,10 +284,6 @@ FAULTS = {
 @contextlib.contextmanager
 def fault(name: str, path: Path) -> Iterator[Path]:
     match name:
-        case "locked":
-            with contextlib.closing(sqlite3.connect(path)) as writer:
-                writer.execute("BEGIN EXCLUSIVE")
-                yield path
         case "gone":
             yield path.with_name("gone.db")
         case "folder":
@@ -302,11 +297,25 @@ def fault(name: str, path: Path) -> Iterator[Path]:
             yield path
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_file_that_cannot_be_read_is_one_sentence_before_the_charge(
-    visits: Path, name: str, monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_is_being_written_is_away_before_the_charge_and_after_it(
+    visits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("site_agent.sources.sqlite_connection._BUSY_SECONDS", 0.05)
+    asked = form(Query("visits", (COUNT,)), study())
+    with contextlib.closing(sqlite3.connect(visits)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SourceAway, match="is being written by another process") as before:
+            table(visits).check(asked)
+        with pytest.raises(SourceAway) as after:
+            table(visits).bounded(asked)
+    assert before.value.__context__ is None
+    assert after.value.__context__ is None
+    assert after.value.unread, "a lock is met before the first row"
+    assert table(visits).bounded(asked)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_file_that_cannot_be_read_is_one_sentence_before_the_charge(visits: Path, name: str) -> None:
     asked = form(Query("visits", (COUNT,)), study())
     with fault(name, visits) as path:
         with pytest.raises(SchemaRefused) as refused:

@@ -134,15 +134,23 @@ class AwaitingApproval(Unavailable):
 
 
 class SourceFailed(Unavailable):
-    """The data source failed after the charge. The charge stays; the plan may be tried again."""
+    """The data source failed when rows may have been read, so they may have decided it. The charge stays."""
 
-    sentence = "The site could not compute its answer; the charge stands and the site will try again."
+    sentence = "The site could not compute its answer; the charge stands."
 
 
 class SourceAway(Unavailable):
-    """A source cannot be reached, or is being changed: its rows did not decide that, and it is tried again."""
+    """A source cannot be reached, or is being changed: its rows did not decide that, and it is tried again.
+
+    `unread` says that it was away before a row was read. What is lost while rows are read is counted: a row that
+    ends connections would otherwise decide who answers.
+    """
 
     sentence = "The site's source cannot be reached or is being changed; the site will try again."
+
+    def __init__(self, message: str = "", *, private: str = "", unread: bool = False) -> None:
+        super().__init__(message, private=private)
+        self.unread = unread
 
 
 class ProtocolViolation(FederationError):
