@@ -16,7 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from protos.codec_plan import decode_task, encode_task
-from site_agent import blocks, outbox, requests
+from site_agent import blocks, closed_tables, outbox, requests
+from site_agent.closed_tables import ClosedTables
+from site_agent.freezing import frozen_reason, refuse_if_frozen
 from site_agent.outbox import HistoryLine, Kept
 from site_agent.requests import Request, RequestState
 from wardround.federation.errors import (
@@ -74,6 +76,7 @@ class SiteLedger:
         self.study_hash = text_in(body, "study_hash")
         self.dataset = text_in(body, "dataset")
         self._coordinator = PublicIdentity(text_in(body, "coordinator_key"))
+        self.tables = ClosedTables(self._database, identity, today)
 
     @classmethod
     def create(
@@ -118,7 +121,7 @@ class SiteLedger:
         with self._database.transaction() as connection:
             latest = chain.last(connection, "capped")
             unchanged = latest is not None and cap_in(decode_body(latest.body)) == cap
-            if unchanged or _frozen(connection) is not None:
+            if unchanged or frozen_reason(connection) is not None:
                 return
             accounts.open_account(connection, self.dataset, cap.allowance())
             chain.append(connection, self._identity, kind="capped", body=body)
@@ -159,7 +162,7 @@ class SiteLedger:
     def look(self, plan_id: str, *, head: Head) -> tuple[Kept | None, bool]:
         """Reconcile, and say what was kept for this plan and whether it was paid for: one view of the disk."""
         with self._database.reading() as connection:
-            _refuse_if_frozen(connection)
+            refuse_if_frozen(connection)
             if chain.contains(connection, head):
                 kept = outbox.find(connection, plan_id)
                 return kept, kept is None and outbox.charge_entry(connection, plan_id) is not None
@@ -169,13 +172,14 @@ class SiteLedger:
     def find(self, plan_id: str) -> Kept | None:
         """What was kept for this plan, read from the disk; it may be sent again and again."""
         with self._database.reading() as connection:
-            _refuse_if_frozen(connection)
+            refuse_if_frozen(connection)
             return outbox.find(connection, plan_id)
 
-    def spend(self, charge: Charge, *, head: Head) -> None:
+    def spend(self, charge: Charge, *, head: Head, table: str = "") -> None:
         """Transaction 1: charge a plan, once; a repeat is free. Durable when this returns.
 
-        The first round of a training charges all of it, and each further one nothing.
+        The first round of a training charges all of it, and each further one nothing. That `table` is about to be
+        read is written down with it.
 
         Raises:
             SiteFrozen: the chain does not contain `head`; it is frozen from now on.
@@ -185,7 +189,7 @@ class SiteLedger:
         with self._database.transaction() as connection:
             forked = self._forked(connection, head)
             if not forked:
-                self._charge(connection, charge)
+                self._charge(connection, charge, table)
         # Outside the block: raising inside would undo the freezing.
         if forked:
             raise SiteFrozen
@@ -198,9 +202,10 @@ class SiteLedger:
         if release.site != self.name:
             raise InvariantBroken(private="a release names another site")
         with self._database.transaction() as connection:
-            _refuse_if_frozen(connection)
+            refuse_if_frozen(connection)
             if not outbox.is_released(connection, release.plan_id):
                 outbox.store_release(connection, self._identity, release)
+                closed_tables.end(connection, release.plan_id)
         match self.find(release.plan_id):
             case Released() as kept:
                 return kept
@@ -210,7 +215,7 @@ class SiteLedger:
     def refuse(self, plan_id: str, code: str) -> Declined:
         """Store a signed refusal, once; impossible after the charge, which is never given back."""
         with self._database.transaction() as connection:
-            _refuse_if_frozen(connection)
+            refuse_if_frozen(connection)
             self._refuse(connection, plan_id, code)
         match self.find(plan_id):
             case Declined() as kept:
@@ -221,7 +226,7 @@ class SiteLedger:
     def undelivered(self) -> list[Kept]:
         """What has no receipt yet, oldest first; nothing at all once frozen."""
         with self._database.reading() as connection:
-            if _frozen(connection) is not None:
+            if frozen_reason(connection) is not None:
                 return []
             kept = (outbox.find(connection, plan_id) for plan_id in outbox.undelivered(connection))
             return [word for word in kept if word is not None]
@@ -242,7 +247,7 @@ class SiteLedger:
         """Keep a task until a data steward decides, and say what was decided; nothing is spent."""
         plan_id, asked_on = signed.task.plan.plan_id, self._today().isoformat()
         with self._database.transaction() as connection:
-            _refuse_if_frozen(connection)
+            refuse_if_frozen(connection)
             return requests.hold(
                 connection, task=encode_task(signed), plan_id=plan_id, summary=summary, asked_on=asked_on
             )
@@ -255,7 +260,7 @@ class SiteLedger:
     def decide(self, plan_id: str, *, approve: bool) -> None:
         """Approve or deny; a denial is at once the signed refusal that the agent will deliver."""
         with self._database.transaction() as connection:
-            _refuse_if_frozen(connection)
+            refuse_if_frozen(connection)
             if outbox.charge_entry(connection, plan_id) or outbox.find(connection, plan_id):
                 raise Mistaken(f"plan {plan_id} was already answered.")
             requests.decide(connection, plan_id, RequestState.APPROVED if approve else RequestState.DENIED)
@@ -265,7 +270,7 @@ class SiteLedger:
     def decided(self) -> list[SignedTask]:
         """The tasks that a steward decided and whose answer is still owed; none once frozen."""
         with self._database.reading() as connection:
-            tasks = [] if _frozen(connection) is not None else requests.decided(connection)
+            tasks = [] if frozen_reason(connection) is not None else requests.decided(connection)
         return [decode_task(task) for task in tasks]
 
     def history(self) -> list[HistoryLine]:
@@ -283,10 +288,10 @@ class SiteLedger:
     def frozen(self) -> str | None:
         """Why the site is frozen, or None."""
         with self._database.reading() as connection:
-            return _frozen(connection)
+            return frozen_reason(connection)
 
     def _forked(self, connection: sqlite3.Connection, head: Head) -> bool:
-        _refuse_if_frozen(connection)
+        refuse_if_frozen(connection)
         if chain.contains(connection, head):
             return False
         reason = "the chain does not contain the head that the coordinator holds a receipt for"
@@ -294,7 +299,7 @@ class SiteLedger:
         chain.append(connection, self._identity, kind="frozen", body=body)
         return True
 
-    def _charge(self, connection: sqlite3.Connection, charge: Charge) -> None:
+    def _charge(self, connection: sqlite3.Connection, charge: Charge, table: str) -> None:
         paid = outbox.charged_facts(connection, charge.plan_id)
         if paid is not None:
             if not charge.is_paid_by(paid):
@@ -314,6 +319,8 @@ class SiteLedger:
         entry = chain.append(connection, self._identity, kind="charged", body=body)
         connection.execute("INSERT INTO charges (plan_id, sequence) VALUES (?, ?)", (charge.plan_id, entry.sequence))
         blocks.take(connection, charge)
+        if table:
+            closed_tables.begin(connection, charge.plan_id, table)
 
     def _refuse(self, connection: sqlite3.Connection, plan_id: str, code: str) -> None:
         if outbox.charge_entry(connection, plan_id) is not None:
@@ -332,13 +339,3 @@ def _cap(connection: sqlite3.Connection) -> Cap:
     if entry is None:
         raise ConfigurationMistaken("the site has no budget yet; [policy] in site.toml sets it.")
     return cap_in(decode_body(entry.body))
-
-
-def _frozen(connection: sqlite3.Connection) -> str | None:
-    entry = chain.last(connection, "frozen")
-    return None if entry is None else text_in(decode_body(entry.body), "reason")
-
-
-def _refuse_if_frozen(connection: sqlite3.Connection) -> None:
-    if _frozen(connection) is not None:
-        raise SiteFrozen

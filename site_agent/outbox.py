@@ -28,6 +28,7 @@ Kept: TypeAlias = Released | Declined
 class HistoryLine:
     """One thing that left: when, about which plan, how many integers, at what cost, and whether it arrived."""
 
+    sequence: int
     date: str
     plan_id: str
     kind: str
@@ -130,16 +131,15 @@ def is_receipt_for(kept: Kept, receipt: Entry, *, site: str, coordinator: Public
 def history(connection: sqlite3.Connection) -> list[HistoryLine]:
     """Everything that was ever kept to be sent, oldest first."""
     delivered = {row[0] for row in connection.execute("SELECT plan_id FROM receipts")}
-    lines: list[tuple[int, HistoryLine]] = []
+    lines: list[HistoryLine] = []
     for plan_id, sequence, payload in connection.execute("SELECT plan_id, sequence, payload FROM releases"):
         release, paid = decode_release(bytes(payload)), charge_entry(connection, plan_id)
         cost = Cost.zero() if paid is None else cost_in(decode_body(paid.body))
         size = int(release.values.size)
-        line = HistoryLine(release.date, plan_id, "released", size, plan_id in delivered, cost)
-        lines.append((sequence, line))
+        lines.append(HistoryLine(sequence, release.date, plan_id, "released", size, plan_id in delivered, cost))
     for plan_id, sequence, date in connection.execute("SELECT plan_id, sequence, date FROM refusals"):
-        lines.append((sequence, HistoryLine(date, plan_id, "refused", 0, plan_id in delivered, Cost.zero())))
-    return [line for _, line in sorted(lines, key=lambda pair: pair[0])]
+        lines.append(HistoryLine(sequence, date, plan_id, "refused", 0, plan_id in delivered, Cost.zero()))
+    return sorted(lines, key=lambda line: line.sequence)
 
 
 def _entry(

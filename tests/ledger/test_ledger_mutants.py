@@ -16,6 +16,7 @@ from wardround.federation.errors import (
     BudgetExceeded,
     FederationError,
     InvariantBroken,
+    Mistaken,
     PlanRefused,
     SiteFrozen,
     UnpaidRelease,
@@ -35,9 +36,12 @@ MODULES = (
     "site_agent.blocks",
     "site_agent.outbox",
     "site_agent.requests",
+    "site_agent.freezing",
+    "site_agent.closed_tables",
     "site_agent.ledger",
 )
 LEDGER, OUTBOX, BLOCKS, CHAIN = "site_agent.ledger", "site_agent.outbox", "site_agent.blocks", MODULES[0]
+FREEZING, CLOSED = "site_agent.freezing", "site_agent.closed_tables"
 ACCOUNTS, TABLES, DATABASE = MODULES[1:4]
 
 
@@ -115,6 +119,34 @@ def charges_a_training_once(bench: Bench) -> None:
     assert verify(bench.folder).problems == ()
 
 
+def closes_and_opens_a_table(bench: Bench) -> None:
+    tables = bench.ledger.tables
+    bench.ledger.spend(charge("a"), head=EMPTY, table="visits")
+    tables.begin_again(plan_id("a"), "visits")
+    tables.begin_again(plan_id("a"), "visits")
+    tables.take_back(plan_id("a"))
+    assert tables.standing("visits") == (None, 2)
+    tables.close("visits", source="first")
+    tables.close("visits", source="later")
+    refused(InvariantBroken, lambda: bench.ledger.keep(bench.release("a")))
+    tables = bench.reopen().tables
+    refused(InvariantBroken, lambda: bench.ledger.spend(charge("b"), head=EMPTY, table="visits"))
+    tables = bench.reopen().tables
+    assert not tables.reopen_changed("visits", source="first")
+    assert tables.reopen_changed("visits", source="second")
+    assert tables.standing("visits") == (None, 0)
+    bench.ledger.spend(charge("c"), head=EMPTY, table="visits")
+    bench.ledger.keep(bench.release("c"))
+    assert tables.standing("visits") == (None, 0)
+    tables.close("visits", source="second")
+    assert not tables.reopen_changed("visits", source="third"), "once a day"
+    tables.reopen("visits")
+    refused(Mistaken, lambda: tables.reopen("visits"))
+    tables.close("labs", source="")
+    assert not tables.reopen_changed("labs", source="third"), "a source that cannot see changes"
+    assert verify(bench.folder).problems == ()
+
+
 def waits_for_the_disk(bench: Bench) -> None:
     with bench.ledger._database.reading() as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
@@ -129,6 +161,7 @@ LAWS = (
     never_refuses_what_was_charged,
     keeps_a_valid_chain,
     charges_a_training_once,
+    closes_and_opens_a_table,
     waits_for_the_disk,
 )
 
@@ -166,17 +199,17 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
     "freezing is undone by its own error": [
         (
             LEDGER,
-            "            if not forked:\n                self._charge(connection, charge)",
-            "            if forked:\n                raise SiteFrozen\n            self._charge(connection, charge)",
+            "            if not forked:\n                self._charge(",
+            "            if forked:\n                raise SiteFrozen\n            self._charge(",
         )
     ],
     "freezing does not last": [
-        (LEDGER, "    if _frozen(connection) is not None:\n        raise SiteFrozen", "    pass")
+        (FREEZING, "    if frozen_reason(connection) is not None:\n        raise SiteFrozen", "    pass")
     ],
     "a frozen site still delivers": [
         (
             LEDGER,
-            "if _frozen(connection) is not None:\n                return []",
+            "if frozen_reason(connection) is not None:\n                return []",
             "if False:\n                return []",
         )
     ],
@@ -199,6 +232,22 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
     ],
     "rounds are not written down": [(BLOCKS, "    if charge.block:\n", "    if False:\n")],
     "receipts are forgotten": [(OUTBOX, "NOT IN (SELECT plan_id FROM receipts)", "NOT IN (SELECT 1)")],
+    "a table is closed twice": [
+        (CLOSED, "if _find(connection, table) is None:\n                entry", "if True:\n                entry")
+    ],
+    "a closed table releases": [(TABLES, "JOIN closed_tables USING (name) WHERE", "WHERE 0 AND")],
+    "a closed table is charged for": [
+        (TABLES, "FROM closed_tables WHERE name = NEW.name", "FROM closed_tables WHERE 0")
+    ],
+    "a table opens without a change": [(CLOSED, 'closed.source in ("", source)', 'closed.source == ""')],
+    "a table opens whose source sees no change": [(CLOSED, 'closed.source in ("", source)', "closed.source == source")],
+    "a table opens again and again": [(CLOSED, " or self._reopened_today(connection, table)", "")],
+    "readings are not counted anew": [(CLOSED, '"DELETE FROM readings WHERE name = ?"', '"SELECT ?"')],
+    "readings that ended are counted": [(LEDGER, "closed_tables.end(connection, release.plan_id)", "pass")],
+    "readings are not counted": [(CLOSED, "SET begun = begun + 1", "SET begun = begun")],
+    "nothing is signed when a table opens": [
+        (CLOSED, 'chain.append(connection, self.identity, kind="reopened", body=body)', "pass")
+    ],
     "the disk is not awaited": [(DATABASE, "_OFF, _EXTRA = 0, 3", "_OFF, _EXTRA = 0, 1")],
 }
 

@@ -43,7 +43,8 @@ class Store:
     """What the tables beside the chain say.
 
     `releases` are by plan and, at a coordinator, site; `answers` are hashes by plan; `steps` are the block and the
-    place of a round by plan, none in a ledger that was made before there were trainings and never opened since.
+    place of a round by plan, none in a ledger that was made before there were trainings and never opened since;
+    `closed` are the entries that closed a table, by its name, and none likewise.
     """
 
     accounts: Mapping[str, Balance]
@@ -53,6 +54,7 @@ class Store:
     receipts: Mapping[str, Entry]
     answers: Mapping[str, str]
     steps: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    closed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,9 @@ def _store(connection: sqlite3.Connection) -> Store:
     if "steps" in tables:
         rows = connection.execute("SELECT plan_id, block, place FROM steps")
         steps = {plan_id: (block, place) for plan_id, block, place in rows}
+    closed: dict[str, int] = {}
+    if "closed_tables" in tables:
+        closed = dict(connection.execute("SELECT name, sequence FROM closed_tables"))
     if "charges" in tables:
         charges = dict(connection.execute("SELECT plan_id, sequence FROM charges"))
         refusals = dict(connection.execute("SELECT plan_id, sequence FROM refusals"))
@@ -148,7 +153,7 @@ def _store(connection: sqlite3.Connection) -> Store:
             releases[plan_id, site] = _stored(plan_id, sequence, bytes(payload))
         for plan_id, answer in connection.execute("SELECT plan_id, answer FROM answers"):
             answers[plan_id] = hashlib.sha256(answer.encode()).hexdigest()
-    return Store(accounts.balances(connection), charges, refusals, releases, receipts, answers, steps)
+    return Store(accounts.balances(connection), charges, refusals, releases, receipts, answers, steps, closed)
 
 
 def _stored(plan_id: str, sequence: int, payload: bytes) -> StoredBytes:

@@ -10,6 +10,7 @@ from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger.accounts import Balance
 from wardround.federation.ledger.block_rules import BlockRules
 from wardround.federation.ledger.body import cap_in, cost_in, facts_in, text_in
+from wardround.federation.ledger.closing_rules import ClosingRules
 from wardround.federation.ledger.entry import Entry
 from wardround.federation.ledger.evidence import Store
 from wardround.federation.ledger.problems import Code, Problem
@@ -24,9 +25,12 @@ _LARGEST_DELTA = math.nextafter(1.0, 0.0)
 
 
 class SiteRules:
-    """Charged before released, once each, never above the cap, and nothing after freezing."""
+    """Charged before released, once each, never above the cap, nothing while closed, and nothing after freezing.
 
-    def __init__(self, opened: Mapping[str, object]) -> None:
+    `tables` are the study's, where it is known.
+    """
+
+    def __init__(self, opened: Mapping[str, object], *, tables: frozenset[str] = frozenset()) -> None:
         self._site = text_in(opened, "name")
         self._account = text_in(opened, "dataset")
         self._coordinator = PublicIdentity(text_in(opened, "coordinator_key"))
@@ -37,6 +41,7 @@ class SiteRules:
         self._releases: dict[str, tuple[Entry, str]] = {}
         self._refusals: dict[str, Entry] = {}
         self._blocks = BlockRules()
+        self._closing = ClosingRules(tables)
         self._frozen = False
 
     @property
@@ -53,6 +58,8 @@ class SiteRules:
         """What is wrong with the next entry."""
         if self._frozen:
             yield Code.AFTER_FROZEN
+        if entry.kind in ("charged", "released") and self._closing.all_closed:
+            yield Code.WHILE_CLOSED
         match entry.kind:
             case "capped":
                 yield from self._capped(body)
@@ -62,6 +69,8 @@ class SiteRules:
                 yield from self._released(entry, body)
             case "refused":
                 yield from self._refused(entry, body)
+            case "closed" | "reopened":
+                yield from self._closing.turned(entry, body)
             case "frozen":
                 text_in(body, "reason")
                 self._frozen = True
@@ -78,6 +87,7 @@ class SiteRules:
         """Where the tables differ from the chain."""
         yield from _index({plan: number for plan, (number, _) in self._charges.items()}, store.charges)
         yield from _index({plan: entry.sequence for plan, entry in self._refusals.items()}, store.refusals)
+        yield from _index(self._closing.closed, store.closed)
         yield from self._blocks.compare(store.steps)
         expected = {self._account: Balance(self._spent, self._allowance)} if self._cap is not None else {}
         if dict(store.accounts) != expected:

@@ -67,5 +67,22 @@ CREATE TRIGGER IF NOT EXISTS steps_are_never_changed BEFORE UPDATE ON steps
 BEGIN SELECT RAISE(ABORT, 'a step is never changed'); END;
 CREATE TRIGGER IF NOT EXISTS steps_are_never_removed BEFORE DELETE ON steps
 BEGIN SELECT RAISE(ABORT, 'a step is never removed'); END;
+-- the study's tables that answer nothing until they are opened again, each by the entry that closed it
+CREATE TABLE IF NOT EXISTS closed_tables (
+    name     TEXT PRIMARY KEY,
+    sequence INTEGER NOT NULL UNIQUE REFERENCES entries (sequence)
+) STRICT, WITHOUT ROWID;
+-- paid plans without a release: which table they read, and how often a reading began and did not end by itself
+CREATE TABLE IF NOT EXISTS readings (
+    plan_id TEXT PRIMARY KEY REFERENCES charges (plan_id),
+    name    TEXT NOT NULL,
+    begun   INTEGER NOT NULL CHECK (begun >= 0)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS a_closed_table_is_not_read BEFORE INSERT ON readings
+WHEN EXISTS (SELECT 1 FROM closed_tables WHERE name = NEW.name)
+BEGIN SELECT RAISE(ABORT, 'a closed table is not read'); END;
+CREATE TRIGGER IF NOT EXISTS a_closed_table_releases_nothing BEFORE INSERT ON releases
+WHEN EXISTS (SELECT 1 FROM readings JOIN closed_tables USING (name) WHERE plan_id = NEW.plan_id)
+BEGIN SELECT RAISE(ABORT, 'a closed table releases nothing'); END;
 """
-"""What ledgers made before there were trainings gain when they are opened."""
+"""What older ledgers gain when they are opened: what trainings need, and what closed tables do."""

@@ -100,7 +100,7 @@ def _opened(evidence: Evidence) -> tuple[str, Rules]:
     body = decode_body(evidence.entries[0].body)
     match text_in(body, "role"):
         case "site":
-            return "site", SiteRules(body)
+            return "site", SiteRules(body, tables=_tables(evidence.study))
         case "coordinator":
             overlap, groups = _sharing(evidence.study)
             return "coordinator", CoordinatorRules(overlap=overlap, groups=groups)
@@ -139,6 +139,14 @@ def _sharing(study: str) -> tuple[int | None, tuple[Group, ...]]:
         return None, ()
     sound = (overlap is None or overlap > 0) and all(group.overlap > 0 for group in groups)
     return (overlap, groups) if sound else (None, ())
+
+
+def _tables(study: str) -> frozenset[str]:
+    """The names of a study's tables; none where it cannot be read."""
+    try:
+        return frozenset(str(word["fields"]["name"]) for word in json.loads(study)["fields"]["tables"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return frozenset()
 
 
 def _walk(rules: Rules, evidence: Evidence) -> Iterator[Problem]:
