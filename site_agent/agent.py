@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,18 +33,17 @@ FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 30.0
 # A coordinator that starts, or starts again, should not wait half a minute for its sites; nobody listens meanwhile.
 LONGEST_UNREACHABLE_SECONDS = 4.0
+# A site whose table is closed, or whose source is away, has other tables: their questions wait this long at most.
+LONGEST_FAILED_SECONDS = 1.0
 
 log = logging.getLogger("wardround.site")
 
 
 def _note(submission: Submission) -> None:
-    """A line in the log for whoever runs the site; why a source failed may depend on rows, so it is not said."""
+    """A line in the log for whoever runs the site; of a table that fails, `closing` says what may be said, once."""
     match submission:
         case Failed():
-            log.warning(
-                "failed plan %s: its source could not be read; trying again under the same charge",
-                submission.plan_id[:12],
-            )
+            log.debug("plan %s is not answered now", submission.plan_id[:12])
         case Declined():
             log.info("declined plan %s (%s)", submission.plan_id[:12], submission.code)
         case _:
@@ -89,16 +90,19 @@ class Agent:
     pipeline: Pipeline
     ledger: SiteLedger
     link: CoordinatorLink
+    now_seconds: Callable[[], float] = time.monotonic
     _stopping: threading.Event = field(default_factory=threading.Event)
     _turn: threading.Lock = field(default_factory=threading.Lock)
+    _again: dict[str, tuple[Pause, float]] = field(default_factory=dict)
 
     def step(self, *, wait_seconds: float) -> bool:
-        """Deliver what is owed, then claim and answer one task; False when there was none."""
+        """Deliver what is owed, then claim and answer one task; False when there was none, or its table failed."""
+        return isinstance(self._step(wait_seconds), Released | Declined | Pending)
+
+    def _step(self, wait_seconds: float) -> Submission | None:
         self.deliver()
         signed = self.link.claim(wait_seconds=wait_seconds)
-        if signed is None:
-            return False
-        return self._answer(signed)
+        return None if signed is None else self._answer(signed)
 
     def deliver(self) -> None:
         """Send every kept answer that has no receipt yet."""
@@ -108,13 +112,20 @@ class Agent:
     def run_approved(self) -> None:
         """Answer what a steward has decided since: a release where approved, the refusal where denied."""
         for signed in self.ledger.decided():
-            self._answer(signed)
+            plan_id = signed.task.plan.plan_id
+            pause, not_before = self._again.get(plan_id, (Pause(), 0.0))
+            if self.now_seconds() < not_before:
+                continue
+            self._again.pop(plan_id, None)
+            if isinstance(self._answer(signed), Failed):
+                # Each has a pause of its own, so that the others do not wait for it.
+                self._again[plan_id] = pause, self.now_seconds() + pause.next_seconds()
 
-    def _answer(self, signed: SignedTask) -> bool:
-        """Run one task and send its answer; False when the source failed and time should pass."""
+    def _answer(self, signed: SignedTask) -> Submission:
+        """Run one task and send its answer."""
         submission = self.work(signed)
         self._send(submission)
-        return not isinstance(submission, Failed)
+        return submission
 
     def work(self, signed: SignedTask) -> Submission:
         """The answer to a task, kept where it is one that must arrive."""
@@ -147,17 +158,23 @@ class Agent:
         failures: list[InvariantBroken] = []
         steward = threading.Thread(target=self._watch_approvals, args=(failures,), name="approvals", daemon=True)
         steward.start()
-        pause = Pause()
+        pause, failing = Pause(), Pause()
         while not self._stopping.is_set():
-            self._turn_once(pause)
+            self._turn_once(pause, failing)
             if failures:
                 raise failures[0]
         steward.join(timeout=POLL_SECONDS)
 
-    def _turn_once(self, pause: Pause) -> None:
+    def _turn_once(self, pause: Pause, failing: Pause) -> None:
         try:
             self.link.upkeep()
-            self.step(wait_seconds=POLL_SECONDS) or self._stopping.wait(0.05)
+            match self._step(POLL_SECONDS):
+                case Failed():
+                    self._stopping.wait(failing.next_seconds(most=LONGEST_FAILED_SECONDS))
+                case None:
+                    self._stopping.wait(0.05)
+                case Released() | Declined() | Pending():
+                    failing.reset()
             pause.reset()
         except SiteFrozen as frozen:
             log.error("%s", frozen.message)  # noqa: TRY400 -- a refusal is a normal answer, not a traceback

@@ -176,6 +176,26 @@ def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study) 
             where = _place(table.name, configuration.tables[table.name], folder)
             yield Finding(subject, ok=False, text=f"{error.message}{where}")
         yield from _prepared(folder, dataset, table)
+    yield from _closed(folder)
+
+
+def _closed(folder: SiteFolder) -> Iterator[Finding]:
+    """Nothing where every table is open."""
+    try:
+        ledger = SiteLedger(folder.ledger, identity=folder.identity())
+        try:
+            found = ledger.tables.listed()
+        finally:
+            ledger.close()
+    except FederationError:
+        # Said of the ledger itself.
+        return
+    for closed in found:
+        text = (
+            f"since {closed.date}: a question could not read it to the end, so it answers none; mend its source, then"
+            f" run: wardround site reopen {folder.path} {closed.table}"
+        )
+        yield Finding(f"closed {closed.table}", ok=False, text=text)
 
 
 def _place(table: str, source: TableSource, folder: SiteFolder) -> str:

@@ -14,9 +14,11 @@ from typing import Protocol
 
 from site_agent.learning.examples import Examples
 from site_agent.learning.remembering import LastExamples
+from site_agent.prepared.batches import Fingerprint, Fingerprinted
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
+from wardround.federation.study import Table
 from wardround.privacy.bounded import Bounded
 
 FORMATS = ("csv", "parquet")
@@ -62,13 +64,15 @@ class Dataset(Protocol):
 
         Raises:
             SchemaRefused: one sentence that names the table or column, never a value.
+            SourceAway: one sentence; nothing can be seen now, but perhaps later.
         """
 
     def bounded(self, form: Shape) -> tuple[Bounded, ...]:
         """The bounded integer totals, one for each part of `form`, in its order.
 
         Raises:
-            SourceFailed: always the same words, whatever went wrong.
+            SourceFailed: always the same words, whatever went wrong; rows may have decided it.
+            SourceAway: always the same words; rows did not decide it.
         """
 
     def keys(self, form: Shape) -> Mapping[str, int]:
@@ -77,7 +81,7 @@ class Dataset(Protocol):
         A unit is counted under at most `max_groups` texts, chosen from its own rows.
 
         Raises:
-            SourceFailed: as above.
+            SourceFailed, SourceAway: as above.
         """
 
     def check_step(self, form: StepForm) -> None:
@@ -87,8 +91,16 @@ class Dataset(Protocol):
         """The complete rows of the step's cohort, unit by unit.
 
         Raises:
-            SourceFailed: as above.
+            SourceFailed, SourceAway: as above.
         """
+
+
+def check_form(dataset: Dataset, form: Shape | StepForm) -> None:
+    """`Dataset.check`, whether a question or a step of a training is asked."""
+    if isinstance(form, StepForm):
+        dataset.check_step(form)
+    else:
+        dataset.check(form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +143,17 @@ class Tables:
         source = self._source(form)
         return self._last.of(form, source, source.examples)
 
+    def fingerprint(self, table: Table) -> Fingerprint:
+        """The state of the table's source; of one that cannot be looked at no change is ever seen."""
+        source = self._of(table.name)
+        return source.fingerprint(table) if isinstance(source, Fingerprinted) else Fingerprint("", sees_changes=False)
+
     def _source(self, form: Shape | StepForm) -> Dataset:
-        if (source := self.sources.get(form.table.name)) is None:
-            raise SchemaRefused(f"The site has no source for the table {form.table.name!r}.")
+        return self._of(form.table.name)
+
+    def _of(self, table: str) -> Dataset:
+        if (source := self.sources.get(table)) is None:
+            raise SchemaRefused(f"The site has no source for the table {table!r}.")
         return source
 
 

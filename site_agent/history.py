@@ -1,10 +1,14 @@
-"""Everything that ever left a site, as the hospital's own auditor reads it."""
+"""Everything that ever left a site, as the hospital's own auditor reads it.
+
+That a table is closed leaves the site too: its questions are not answered any more.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from site_agent.closed_tables import Reason, Turn
 from site_agent.folder import open_folder
 from site_agent.outbox import HistoryLine
 from site_agent.serve import open_ledger
@@ -38,12 +42,35 @@ class Departure:
         return f"{self.line.date}  {self.line.plan_id[:16]}  {what:<22} ε = {self.epsilon:<8.4g} {state}"
 
 
-def departures(path: Path) -> list[Departure]:
+@dataclass(frozen=True, slots=True)
+class TableTurn:
+    """One line: a date, and a table that was closed, or opened again for a reason."""
+
+    turn: Turn
+
+    def document(self) -> dict[str, object]:
+        """The line for machines."""
+        reason = {"reason": self.turn.reason} if self.turn.reason else {}
+        return {"date": self.turn.date, "kind": self.turn.kind, "table": self.turn.table, **reason}
+
+    def text(self) -> str:
+        """The line for people."""
+        what = {
+            "": "was closed: a question could not read it to the end",
+            Reason.CHANGED: "was opened again: its source had changed",
+            Reason.STEWARD: "was opened again by a steward",
+        }
+        return f"{self.turn.date}  the table {self.turn.table} {what[self.turn.reason]}"
+
+
+def departures(path: Path) -> list[Departure | TableTurn]:
     """Everything that left the site in this folder, oldest first."""
     delta = open_folder(path).configuration().policy.cap.delta
     with open_ledger(path) as ledger:
-        lines = ledger.history()
-    return [
-        Departure(line, epsilon_charged(line.cost, delta=delta), delta if line.cost.mu_squared else 0.0)
+        lines, turns = ledger.history(), ledger.tables.turns()
+    found: dict[int, Departure | TableTurn] = {
+        line.sequence: Departure(line, epsilon_charged(line.cost, delta=delta), delta if line.cost.mu_squared else 0.0)
         for line in lines
-    ]
+    }
+    found |= {turn.sequence: TableTurn(turn) for turn in turns}
+    return [found[sequence] for sequence in sorted(found)]

@@ -1,27 +1,36 @@
 """The one path from patient rows to the wire.
 
 Order is the guarantee: a charge is durable before any row is read, so a crash can lose a release but
-never leak one unpaid; and only bytes read back from the ledger are ever handed on.
+never leak one unpaid; and only bytes read back from the ledger are ever handed on. What fails once rows were
+read closes its table before anything is said about it (`closing`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from site_agent.admission import admit, authentic
-from site_agent.dataset import Dataset
+from site_agent.closing import Closing
+from site_agent.dataset import Dataset, check_form
 from site_agent.ledger import SiteLedger
 from site_agent.policy import Approval, Policy
 from site_agent.requests import RequestState
 from site_agent.selecting import key_counts, most_frequent, one_vote, scores
 from site_agent.shared_account import SharedAccount
-from wardround.federation.errors import BudgetExceeded, Mistaken, PlanRefused, Refused, SiteFrozen, SourceFailed
+from wardround.federation.errors import (
+    BudgetExceeded,
+    Mistaken,
+    PlanRefused,
+    Refused,
+    SiteFrozen,
+    SourceAway,
+    SourceFailed,
+)
 from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger.entry import Head
 from wardround.federation.plan import Charge, Plan, choice, form_of, selection
@@ -53,6 +62,12 @@ class Pipeline:
     noise: Chance
     today: Callable[[], datetime.date]
     shared: SharedAccount | None = None
+    key: bytes = field(default=b"", repr=False)
+    closing: Closing = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """A pipeline over another dataset or ledger looks after that one's tables."""
+        object.__setattr__(self, "closing", Closing(self.ledger.tables, self.dataset, self.key))
 
     def run(self, signed: SignedTask) -> Submission:
         """Answer the task exactly once; a repeat returns the stored bytes."""
@@ -61,36 +76,53 @@ class Pipeline:
         earlier, charged = self.ledger.look(plan.plan_id, head=task.head)
         if earlier is not None:
             return earlier
-        if not charged:
-            try:
-                form, charge = admit(plan, site=self.site, study=self.study, policy=self.policy)
-                self._check(form)
-                if not self._approved(signed, form, charge):
-                    return Pending(plan.plan_id)
-                self._spend(charge, task.head)
-            except SiteFrozen:
-                raise
-            except (Refused, Mistaken) as refusal:
-                return self._refuse(plan, refusal)
+        if charged:
+            form = form_of(plan, self.study)
+            if not self.closing.is_open(form.table):
+                return Failed(plan.plan_id)
+            self.ledger.tables.begin_again(plan.plan_id, form.table.name)
+            return self._read(plan, form)
         try:
-            return self.ledger.keep(self._release(plan, form_of(plan, self.study)))
-        except SourceFailed:
-            return Failed(plan.plan_id)
+            form, charge = admit(plan, site=self.site, study=self.study, policy=self.policy)
+            if not self.closing.is_open(form.table) or not self._checked(plan, form):
+                return Failed(plan.plan_id)
+            if not self._approved(signed, form, charge):
+                return Pending(plan.plan_id)
+            self._spend(charge, task.head, form.table.name)
+        except SiteFrozen:
+            raise
+        except (Refused, Mistaken) as refusal:
+            return self._refuse(plan, refusal)
+        return self._read(plan, form)
 
-    def _check(self, form: Shape | StepForm) -> None:
-        if isinstance(form, StepForm):
-            self.dataset.check_step(form)
-        else:
-            self.dataset.check(form)
+    def _read(self, plan: Plan, form: Shape | StepForm) -> Submission:
+        """The release of a paid plan, kept; or that there is none now, which is all that is ever said."""
+        before = self.closing.state(form.table)
+        try:
+            release = self._release(plan, form)
+        except SourceAway as away:
+            return self.closing.away(plan.plan_id, form.table, away)
+        except (SourceFailed, MemoryError):
+            return self.closing.failed(plan.plan_id, form, before=before)
+        return self.ledger.keep(release)
 
-    def _spend(self, charge: Charge, head: Head) -> None:
+    def _checked(self, plan: Plan, form: Shape | StepForm) -> bool:
+        """Look at schemas, the last chance to refuse; False where nothing can be seen of the source now."""
+        try:
+            check_form(self.dataset, form)
+        except SourceAway as away:
+            self.closing.away(plan.plan_id, form.table, away)
+            return False
+        return True
+
+    def _spend(self, charge: Charge, head: Head, table: str) -> None:
         """Charge the dataset's shared account, where there is one, and then this folder's ledger."""
         if self.shared is None:
-            self.ledger.spend(charge, head=head)
+            self.ledger.spend(charge, head=head, table=table)
             return
         self.shared.spend(charge)
         try:
-            self.ledger.spend(charge, head=head)
+            self.ledger.spend(charge, head=head, table=table)
         except Refused:
             self.shared.void(charge)
             raise
@@ -115,10 +147,7 @@ class Pipeline:
         # Only here: a site that nobody trains at does not load the mathematics of models.
         from site_agent.learning.steps import take  # noqa: PLC0415
 
-        with contextlib.suppress(MemoryError):
-            return take(form, self.dataset.examples(form), plan.laws()[0], self.noise)
-        # Raised outside: numpy says for how many rows there was no room.
-        raise SourceFailed
+        return take(form, self.dataset.examples(form), plan.laws()[0], self.noise)
 
     def _approved(self, signed: SignedTask, form: Shape | StepForm, charge: Charge) -> bool:
         """Whether a steward, who never sees rows, has said yes; a no is already a kept refusal.

@@ -60,6 +60,7 @@ def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agen
         noise,
         utc_today,
         open_shared_account(folder, configuration, study),
+        folder.row_key(),
     )
     return Agent(pipeline, ledger, GrpcLink(folder))
 

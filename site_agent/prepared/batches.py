@@ -95,8 +95,8 @@ class Fingerprint:
 
 
 @runtime_checkable
-class Preparable(Protocol):
-    """A source that rows can be prepared from."""
+class Fingerprinted(Protocol):
+    """What can be looked at without reading a row."""
 
     def fingerprint(self, table: Table) -> Fingerprint:
         """The state of the table's source now; cheap.
@@ -104,6 +104,11 @@ class Preparable(Protocol):
         Raises:
             SchemaRefused: one sentence; the source is not as the study says.
         """
+
+
+@runtime_checkable
+class Preparable(Fingerprinted, Protocol):
+    """A source that rows can be prepared from."""
 
     def batches(self, table: Table) -> Iterator[Batch]:
         """Every row with a unit key once, from one state of the source; memory stays bounded.

@@ -1,7 +1,7 @@
 """A dataset that answers from snapshots where they show the source as it is, and from the source where they do not.
 
 A snapshot that is stale, damaged or of another study is never used: the log and `site check` say so, and the
-source itself is read. What was computed cannot tell which of the two it came from.
+source itself is read at once, for the same question. What was computed cannot tell which of the two it came from.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from site_agent.dataset import Dataset, Tables
 from site_agent.learning.examples import Examples
-from site_agent.prepared.batches import Preparable
+from site_agent.prepared.batches import Fingerprint, Preparable
 from site_agent.prepared.manifest import Manifest, Unusable, read_manifest
 from site_agent.prepared.scanning import Disordered
 from site_agent.prepared.snapshot import Snapshot
 from site_agent.prepared.totals import bounded_totals, key_counts
-from wardround.federation.errors import FederationError, SourceFailed
+from wardround.federation.errors import FederationError
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study, Table
@@ -30,6 +30,7 @@ log = logging.getLogger("wardround.site")
 
 FOLDER = "prepared"
 _HOUR_SECONDS = 3600.0
+_DISORDERED = "its rows are not in order, or do not fit into memory"
 Answer = TypeVar("Answer")
 
 
@@ -74,6 +75,10 @@ class PreparedFirst:
         """See `Dataset.examples`; from the source, because a snapshot does not hold the patients' own keys."""
         return self.tables.examples(form)
 
+    def fingerprint(self, table: Table) -> Fingerprint:
+        """The state of the table's source, whatever its snapshot shows."""
+        return self.tables.fingerprint(table)
+
     def standing(self, table: Table) -> Standing:
         """Whether the table's snapshot would be used now, every file verified."""
         try:
@@ -88,24 +93,20 @@ class PreparedFirst:
     def _answered(
         self, form: Shape, prepared: Callable[[Shape, Snapshot], Answer], direct: Callable[[Tables, Shape], Answer]
     ) -> Answer:
-        # Nothing is raised inside a handler: what fails next must not carry what failed before as its cause.
-        failed = False
+        # The source is read outside the handlers: what fails there must not carry what failed here as its cause.
         try:
             return prepared(form, self._snapshot(form.table))
         except FileNotFoundError:
             pass
         except Unusable as unusable:
             log.warning("the snapshot of %s is not used: %s", form.table.name, unusable)
-        except (MemoryError, IndexError, ValueError):
-            # Codes that no table has: as impossible as a digest that is wrong and fits.
-            failed = True
-        except Disordered:
-            # From now on the source itself is read; this time rows were read already, and the charge stands.
-            failed = True
-            self._refused.add(self._opened[form.table.name].manifest.folder)
-            log.warning("the snapshot of %s is not used: its rows are not in order", form.table.name)
-        if failed:
-            raise SourceFailed
+        except (Disordered, MemoryError, IndexError, ValueError):
+            # Codes that no table has are as impossible as a digest that is wrong and fits. Whichever of these it was,
+            # from now on the source itself is read for every question, until the table is prepared again.
+            self._refused.update(
+                opened.manifest.folder for opened in self._opened.values() if opened.table == form.table
+            )
+            log.warning("the snapshot of %s is not used: %s", form.table.name, _DISORDERED)
         return direct(self.tables, form)
 
     def _snapshot(self, table: Table) -> Snapshot:
@@ -126,7 +127,7 @@ class PreparedFirst:
         if manifest.study_hash != self.study.study_hash or manifest.table != table.name:
             raise Unusable("it was made for another study")
         if manifest.folder in self._refused:
-            raise Unusable("its rows are not in order")
+            raise Unusable(_DISORDERED)
         try:
             found = preparable(self.tables.sources[table.name]).fingerprint(table)
         except (FederationError, KeyError):

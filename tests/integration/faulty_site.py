@@ -18,11 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from site_agent.closed_tables import ClosedTables
 from site_agent.dataset import Dataset
 from site_agent.folder import open_folder
 from site_agent.learning.examples import Examples
 from site_agent.ledger import SiteLedger
 from site_agent.link import GrpcLink
+from site_agent.prepared.batches import Fingerprint, Fingerprinted
 from site_agent.serve import make_agent
 from wardround.federation.ledger.database import Database
 from wardround.federation.ledger.entry import Entry, Head
@@ -31,6 +33,7 @@ from wardround.federation.plan import Charge
 from wardround.federation.release import Release
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
+from wardround.federation.study import Table
 from wardround.federation.task import Released, SignedTask, Submission
 from wardround.privacy.bounded import Bounded
 from wardround.privacy.chance import SecureChance
@@ -48,6 +51,7 @@ POINTS = (
     "before_receipt_commit",
     "after_receipt",
 )
+CLOSING_POINTS = ("before_close_commit", "after_close")
 
 _Result = TypeVar("_Result")
 
@@ -93,14 +97,29 @@ class Fate:
 class FaultyLedger(SiteLedger):
     fate: Fate
 
-    def spend(self, charge: Charge, *, head: Head) -> None:
-        self.fate.during("spend", lambda: super(FaultyLedger, self).spend(charge, head=head))
+    def spend(self, charge: Charge, *, head: Head, table: str = "") -> None:
+        self.fate.during("spend", lambda: super(FaultyLedger, self).spend(charge, head=head, table=table))
 
     def keep(self, release: Release) -> Released:
         return self.fate.during("keep", lambda: super(FaultyLedger, self).keep(release))
 
     def delivered(self, plan_id: str, receipt: Entry) -> None:
         self.fate.during("receipt", lambda: super(FaultyLedger, self).delivered(plan_id, receipt))
+
+
+class FaultyTables(ClosedTables):
+    fate: Fate
+
+    @classmethod
+    def wrapped(cls, ledger: SiteLedger, fate: Fate) -> FaultyTables:
+        """The closed tables of a ledger whose commits end at this point."""
+        fate.wrap_commits(ledger._database)
+        found = cls(ledger.tables.database, ledger.tables.identity, ledger.tables.today)
+        object.__setattr__(found, "fate", fate)
+        return found
+
+    def close(self, table: str, *, source: str) -> None:
+        self.fate.during("close", lambda: super(FaultyTables, self).close(table, source=source))
 
 
 class FaultyDataset:
@@ -129,6 +148,10 @@ class FaultyDataset:
         self._fate.at("after_read")
         return read
 
+    def fingerprint(self, table: Table) -> Fingerprint:
+        assert isinstance(self._dataset, Fingerprinted)
+        return self._dataset.fingerprint(table)
+
 
 class FaultyLink:
     def __init__(self, link: GrpcLink, fate: Fate) -> None:
@@ -156,13 +179,13 @@ class FaultyLink:
 
 def main(path: Path, words: str) -> None:
     point, _, visits = words.partition(":")
-    if point not in (*POINTS, "zero", "serve"):
+    if point not in (*POINTS, *CLOSING_POINTS, "zero", "serve"):
         raise SystemExit(f"no such point: {point}")
     folder, fate = open_folder(path), Fate(point, visits=int(visits or 1))
     with serving_lock(folder.path):
         ledger = FaultyLedger(folder.ledger, identity=folder.identity())
         ledger.fate = fate
-        fate.wrap_commits(ledger._database)
+        ledger.tables = FaultyTables.wrapped(ledger, fate)
         agent = make_agent(folder, ledger, noise=ZeroNoise() if point == "zero" else SecureChance())
         agent.pipeline = replace(agent.pipeline, dataset=FaultyDataset(agent.pipeline.dataset, fate))
         agent.link = FaultyLink(agent.link, fate)  # type: ignore[arg-type]

@@ -119,7 +119,7 @@ def test_a_source_that_fails_after_the_charge_says_one_fixed_sentence_and_stays_
     federation.start_site("two")
     done = federation.after_the_deadline(
         Asked(lambda: federation.ask_command("SELECT diagnosis, AVG(sbp) FROM encounters GROUP BY diagnosis")),
-        when=lambda: federation.received() == 1 and "failed plan" in federation.log("two"),
+        when=lambda: federation.received() == 1 and "is closed" in federation.log("two"),
         what="one answered and the source of two failed",
     )
     assert done.code == 0, done.err

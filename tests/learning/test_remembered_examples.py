@@ -11,7 +11,7 @@ from site_agent.dataset import Tables
 from site_agent.learning.remembering import KEPT_SECONDS, LastExamples
 from site_agent.prepared.batches import Batch, Fingerprint
 from tests.prepared.prepared_tables import TABLE, Kept, random_rows, study
-from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
 from wardround.federation.expressions import Comparison, Operator
 from wardround.federation.step_form import StepForm, step_form
 from wardround.federation.study import Table
@@ -94,6 +94,23 @@ def test_a_failure_keeps_nothing_and_says_nothing() -> None:
         tables.examples(form_of(0))
     source.fails_after = None
     assert tables.examples(form_of(1)).target.size > 0
+
+
+class Leaving(Kept):
+    """A source that is away after its first rows."""
+
+    def batches(self, table: Table) -> Iterator[Batch]:
+        yield next(iter(super().batches(table)))
+        raise SourceAway
+
+
+def test_a_source_that_is_away_is_no_failure_and_is_read_again() -> None:
+    source = Leaving(ROWS, batch_rows=10)
+    tables, _ = opened(source)
+    with pytest.raises(SourceAway) as away:
+        tables.examples(form_of(0))
+    assert not away.value.unread
+    assert opened(Kept(ROWS))[0].examples(form_of(0)).target.size > 0
 
 
 class Unseen(Kept):

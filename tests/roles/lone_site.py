@@ -14,9 +14,10 @@ from site_agent.learning.examples import Examples
 from site_agent.ledger import SiteLedger
 from site_agent.pipeline import Pipeline
 from site_agent.policy import Approval, Policy
+from site_agent.prepared.batches import Fingerprint
 from wardround.analyst.sql import parse
 from wardround.federation.answer import AskRequest
-from wardround.federation.errors import SourceFailed
+from wardround.federation.errors import SourceAway, SourceFailed
 from wardround.federation.identity import Identity
 from wardround.federation.ledger.database import Keeping
 from wardround.federation.ledger.entry import EMPTY, Head
@@ -24,7 +25,7 @@ from wardround.federation.plan import Plan
 from wardround.federation.query import Statistic
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
-from wardround.federation.study import Study
+from wardround.federation.study import Study, Table
 from wardround.federation.study_file import parse_study
 from wardround.federation.task import SignedTask, Task, sign_task
 from wardround.privacy.bounded import Bounded
@@ -51,6 +52,7 @@ sbp  = { type = "number", lower = 80, upper = 200, step = 0.1 }
 code = { type = "category", values = ["a", "b", "c"] }
 """
 COUNT = "SELECT COUNT(*) FROM visits"
+UNSEEING = Fingerprint("", sees_changes=False)
 
 
 def nothing() -> None:
@@ -63,6 +65,8 @@ class Rows:
 
     total: int = 0
     failures: int = 0
+    absences: int = 0
+    seen: Fingerprint = UNSEEING
     before_reading: Callable[[], None] = nothing
     events: list[str] = field(default_factory=list)
     held: dict[str, int] = field(default_factory=dict)
@@ -73,9 +77,15 @@ class Rows:
     def _read(self) -> None:
         self.before_reading()
         self.events.append("read")
+        if self.absences:
+            self.absences -= 1
+            raise SourceAway(private="the way to ward 7")
         if self.failures:
             self.failures -= 1
             raise SourceFailed(private="the disk of ward 7")
+
+    def fingerprint(self, table: Table) -> Fingerprint:
+        return self.seen
 
     def keys(self, form: Shape) -> dict[str, int]:
         self._read()

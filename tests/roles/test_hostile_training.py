@@ -190,10 +190,23 @@ def test_other_participants_or_another_nonce_are_another_training(site: LoneSite
     assert site.spent == before + before + before
 
 
-def test_a_source_that_fails_in_a_round_keeps_its_charge_and_answers_later(site: LoneSite) -> None:
-    site.rows.failures = 1
+def test_a_source_that_is_away_in_a_round_keeps_its_charge_and_answers_later(site: LoneSite) -> None:
+    site.rows.absences = 1
     assert isinstance(run(site, step()), Failed)
     spent = site.spent
+    assert isinstance(run(site, step()), Released)
+    assert site.spent == spent
+
+
+def test_a_source_that_fails_in_a_round_closes_its_table_for_trainings_and_questions(site: LoneSite) -> None:
+    site.rows.failures = 1
+    assert isinstance(run(site, step()), Failed)
+    spent, events = site.spent, list(site.rows.events)
+    assert isinstance(run(site, step()), Failed)
+    assert isinstance(run(site, step(), nonce="01"), Failed)
+    assert isinstance(site.pipeline.run(site.task()), Failed)
+    assert (site.spent, site.rows.events) == (spent, events)
+    site.ledger.tables.reopen("visits")
     assert isinstance(run(site, step()), Released)
     assert site.spent == spent
 

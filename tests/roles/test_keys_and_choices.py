@@ -156,8 +156,8 @@ def test_a_thousand_resends_of_keys_are_one_byte_string_and_one_charge(tmp_path:
     site.ledger.close()
 
 
-def test_the_charge_for_keys_is_durable_before_a_row_is_read_and_stays_when_reading_fails(tmp_path: Path) -> None:
-    site = lone(tmp_path, rows=Rows(failures=1))
+def test_the_charge_for_keys_is_durable_before_a_row_is_read_and_stays_when_the_source_is_away(tmp_path: Path) -> None:
+    site = lone(tmp_path, rows=Rows(absences=1))
     spent: list[Cost] = []
     site.rows.before_reading = lambda: spent.append(site.spent)
     plan = plan_of(site, KEYS, LAPLACE)

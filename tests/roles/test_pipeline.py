@@ -82,8 +82,8 @@ def test_a_release_has_the_plan_s_length_and_says_a_date_and_nothing_else(tmp_pa
 # --- after the charge -----------------------------------------------------------------------------------------
 
 
-def test_a_source_that_fails_stays_charged_and_is_tried_again_under_the_same_plan(tmp_path: Path) -> None:
-    site = LoneSite(tmp_path, rows=Rows(total=5, failures=3))
+def test_a_source_that_is_away_stays_charged_and_is_tried_again_under_the_same_plan(tmp_path: Path) -> None:
+    site = LoneSite(tmp_path, rows=Rows(total=5, absences=3))
     signed = site.task()
     failures = [site.pipeline.run(signed) for _ in range(3)]
     assert failures == [Failed(signed.task.plan.plan_id)] * 3, "the same words, whatever went wrong"

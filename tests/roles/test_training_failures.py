@@ -27,7 +27,7 @@ class Crowded(ZeroNoise):
         return super().draw(law, size)
 
 
-def test_a_round_without_room_fails_like_every_source_and_keeps_its_charge(
+def test_a_round_without_room_closes_its_table_like_every_failure_and_keeps_its_charge(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     chance = Crowded()
@@ -37,6 +37,8 @@ def test_a_round_without_room_fails_like_every_source_and_keeps_its_charge(
     assert "1234567" not in caplog.text
     spent = site.spent
     chance.crowded = False
+    assert isinstance(run(site, step()), Failed), "its table is closed"
+    site.ledger.tables.reopen("visits")
     assert isinstance(run(site, step()), Released)
     assert site.spent == spent
     site.ledger.close()

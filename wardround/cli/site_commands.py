@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from wardround.cli.console import note, print_document, say, say_in_one_row, show, start_log
-from wardround.federation.errors import Refused
+from wardround.federation.errors import Mistaken, Refused
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -118,9 +118,26 @@ def deny(folder: Folder, plan: PlanId) -> None:
     say("Denied; nothing was charged.")
 
 
+@app.command(epilog="Example: wardround site reopen st-mary encounters")
+def reopen(
+    folder: Folder, table: Annotated[str, typer.Argument(metavar="TABLE", help="The study's name for the table.")]
+) -> None:
+    """Let a closed table answer again; signed like everything else in the ledger."""
+    from site_agent.folder import open_folder
+    from site_agent.serve import open_ledger
+
+    names = [each.name for each in open_folder(folder).study().tables]
+    if table not in names:
+        msg = f"the study has no table {table!r}; it has {', '.join(names)}."
+        raise Mistaken(msg)
+    with open_ledger(folder) as ledger:
+        ledger.tables.reopen(table)
+    say(f"{table} is open again; the running agent answers questions about it from now on.")
+
+
 @app.command(epilog="Example: wardround site history st-mary --json")
 def history(folder: Folder, as_json: AsJson = False) -> None:
-    """Show everything that ever left this site: noised numbers and refusals, nothing else."""
+    """Show everything that ever left this site: noised numbers, refusals, and which tables were closed."""
     from site_agent.history import departures
 
     lines = departures(folder)

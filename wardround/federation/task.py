@@ -68,7 +68,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The site charged but could not compute; it will try again under the same plan id."""
+    """The site cannot answer now; it will try again under the same plan id, and under the charge if there is one."""
 
     plan_id: str
 

@@ -1,0 +1,36 @@
+"""A site that answers the task in its folder and dies while its table closes: FOLDER POINT."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from pathlib import Path
+
+from protos.codec_plan import decode_task
+from site_agent.dataset import TableSource, open_dataset
+from site_agent.ledger import SiteLedger
+from site_agent.pipeline import Pipeline
+from site_agent.policy import Approval, Policy
+from tests.integration.faulty_site import Fate, FaultyTables
+from tests.roles.lone_site import NAME
+from wardround.federation.identity import Identity
+from wardround.federation.query import Statistic
+from wardround.federation.study_file import read_study
+from wardround.simulation.noise import ZeroNoise
+
+KEY = bytes(range(32))
+
+
+def main(folder: Path, point: str) -> None:
+    ledger = SiteLedger(folder, identity=Identity.load(folder / "identity.pem"))
+    ledger.tables = FaultyTables.wrapped(ledger, Fate(point))
+    study = read_study(folder / "study.toml")
+    policy = Policy(cap=study.cap, max_epsilon_per_plan=100.0, statistics=tuple(Statistic), approval=Approval.AUTOMATIC)
+    tables = open_dataset({"visits": TableSource("visits.db")}, folder=folder, key=KEY)
+    today = datetime.date(2026, 1, 1)
+    pipeline = Pipeline(NAME, study, policy, ledger._coordinator, ledger, tables, ZeroNoise(), lambda: today, key=KEY)
+    pipeline.run(decode_task((folder / "task").read_bytes()))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
