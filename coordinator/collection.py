@@ -65,6 +65,8 @@ class Collection:
             case Failed():
                 self._note(site, submission.plan_id, SiteState.FAILED)
                 self._dispatch.failed(submission.plan_id, site)
+                # Not announced: whoever watches a site that is away hears nothing either.
+                return None
         self._patience.announce(round_key(submission.plan_id))
         return receipt
 

@@ -2,12 +2,16 @@
 
 A site that is frozen or revoked gets nothing. A task is signed when it is handed out and names the last
 place of the site's own chain that the coordinator holds, so a restored or cloned site finds itself out.
+
+That a site took a task up, or could not answer it, steers what it is handed next. Analysts are not told: to them a
+site whose table failed is one that is away, because whether it failed may depend on a row.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+from dataclasses import dataclass
 
 from coordinator import blocks
 from coordinator.accounting import outcome_of
@@ -19,8 +23,19 @@ from wardround.federation.ledger.entry import Head
 from wardround.federation.plan import Plan
 from wardround.federation.task import SignedTask, Task, sign_task
 
-# A site whose source failed is asked again, but not in a tight loop.
+# A site that could not answer is asked again, but not in a tight loop: after twice as long each time.
 RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 30.0
+
+_UNTOLD = frozenset((SiteState.CLAIMED, SiteState.FAILED))
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """How often a site could not answer a plan, and when it is asked again."""
+
+    times: int
+    not_before: float
 
 
 def site_key(site: str) -> str:
@@ -40,9 +55,9 @@ class Dispatch:
         self._ledger = ledger
         self._patience = patience
         self._guard = threading.Lock()
-        # Both only steer and show; after a restart a task is simply handed out again.
+        # Both only steer; after a restart a task is simply handed out again.
         self._claimed: set[tuple[str, str]] = set()
-        self._failed_at: dict[tuple[str, str], float] = {}
+        self._failures: dict[tuple[str, str], _Failures] = {}
 
     def open(self, plan: Plan) -> None:
         """One durable task for each participant, once.
@@ -89,9 +104,11 @@ class Dispatch:
             self._patience.wait(site_key(site), seen=seen, seconds=min(left, pause))
 
     def failed(self, plan_id: str, site: str) -> None:
-        """Remember when a site's source failed, so that it is not asked again at once."""
+        """Remember that a site could not answer, so that it is not asked again at once."""
         with self._guard:
-            self._failed_at[plan_id, site] = self._patience.now()
+            times = self._failures[plan_id, site].times if (plan_id, site) in self._failures else 0
+            pause_seconds = min(RETRY_SECONDS * 2**times, LONGEST_RETRY_SECONDS)
+            self._failures[plan_id, site] = _Failures(times + 1, self._patience.now() + pause_seconds)
 
     def states(self, plan: Plan) -> tuple[tuple[str, SiteState], ...]:
         """Where every participant is; a site that may not take part any more is missing."""
@@ -105,6 +122,10 @@ class Dispatch:
                 (site, self._shown(plan.plan_id, site, stored.get(site, SiteState.OPEN), active=site in active))
                 for site in plan.participants
             )
+
+    def told(self, plan: Plan) -> tuple[tuple[str, SiteState], ...]:
+        """Where every participant is, as far as analysts are told."""
+        return tuple((site, SiteState.OPEN if state in _UNTOLD else state) for site, state in self.states(plan))
 
     def _shown(self, plan_id: str, site: str, state: SiteState, *, active: bool) -> SiteState:
         if state in (SiteState.RELEASED, SiteState.REFUSED):
@@ -134,7 +155,9 @@ class Dispatch:
                 "SELECT plan_id FROM tasks WHERE site = ? AND state IN ('open', 'failed') ORDER BY number", (site,)
             ).fetchall()
             pauses = {plan_id: self._pause(plan_id, site) for (plan_id,) in rows}
-            ready = next((plan_id for plan_id, pause in pauses.items() if pause <= 0), None)
+            # Those that never failed first: a table that answers nothing must not keep the others from answering.
+            ordered = sorted(pauses, key=lambda plan_id: (plan_id, site) in self._failures)
+            ready = next((plan_id for plan_id in ordered if pauses[plan_id] <= 0), None)
             if ready is None:
                 return None, min(pauses.values(), default=float("inf"))
             plan = self._ledger.plans.reserved(connection, ready)
@@ -143,23 +166,20 @@ class Dispatch:
 
     def _pause(self, plan_id: str, site: str) -> float:
         with self._guard:
-            failed_at = self._failed_at.get((plan_id, site))
-        return 0.0 if failed_at is None else failed_at + RETRY_SECONDS - self._patience.now()
+            failures = self._failures.get((plan_id, site))
+        return 0.0 if failures is None else failures.not_before - self._patience.now()
 
     def _note_claim(self, task: Task) -> None:
-        key = (task.plan.plan_id, task.site)
+        # Not announced: whoever watches would see that the site took it up. A round looks by itself.
         with self._guard:
-            news = key not in self._claimed
-            self._claimed.add(key)
-        if news:
-            self._patience.announce(round_key(task.plan.plan_id))
+            self._claimed.add((task.plan.plan_id, task.site))
 
     def forget(self, plan: Plan) -> None:
         """Drop what was only kept while the round ran."""
         with self._guard:
             for site in plan.participants:
                 self._claimed.discard((plan.plan_id, site))
-                self._failed_at.pop((plan.plan_id, site), None)
+                self._failures.pop((plan.plan_id, site), None)
 
 
 def task_states(connection: sqlite3.Connection, plan_id: str) -> dict[str, SiteState]:

@@ -101,7 +101,7 @@ class Queries:
                 self._raise_outcome(plan_id)
             left = until - self._patience.now()
             if changes != seen or left <= 0:
-                return Progress(changes, self._dispatch.states(question.plan))
+                return Progress(changes, self._dispatch.told(question.plan))
             self._patience.wait(round_key(plan_id), seen=changes, seconds=left)
 
     def preview(self, analyst: str, request: AskRequest) -> Preview:

@@ -30,6 +30,7 @@ class _SiteStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SiteState.V
     """refused"""
     SITE_STATE_OPEN: _SiteState.ValueType  # 1
     SITE_STATE_CLAIMED: _SiteState.ValueType  # 2
+    """told to nobody, like FAILED: to analysts such a site is OPEN"""
     SITE_STATE_PENDING: _SiteState.ValueType  # 3
     SITE_STATE_RELEASED: _SiteState.ValueType  # 4
     SITE_STATE_REFUSED: _SiteState.ValueType  # 5
@@ -42,6 +43,7 @@ SITE_STATE_UNSPECIFIED: SiteState.ValueType  # 0
 """refused"""
 SITE_STATE_OPEN: SiteState.ValueType  # 1
 SITE_STATE_CLAIMED: SiteState.ValueType  # 2
+"""told to nobody, like FAILED: to analysts such a site is OPEN"""
 SITE_STATE_PENDING: SiteState.ValueType  # 3
 SITE_STATE_RELEASED: SiteState.ValueType  # 4
 SITE_STATE_REFUSED: SiteState.ValueType  # 5

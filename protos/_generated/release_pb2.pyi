@@ -162,7 +162,7 @@ Global___Pending: _TypeAlias = Pending  # noqa: Y015
 
 @_typing.final
 class Failed(_message.Message):
-    """The site charged but could not compute; it will try again."""
+    """The site cannot answer now; it will try again. Why, and whether it was charged, is not said."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

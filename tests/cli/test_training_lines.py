@@ -68,10 +68,10 @@ def test_what_a_site_refused_is_said_once_and_not_in_every_round(capsys: pytest.
     assert round_with(lines, capsys, east=refused, west=missing) == ["west  missing"], "it was back meanwhile"
 
 
-def test_a_site_that_keeps_failing_is_said_once_until_it_does_something_else(
+def test_a_site_that_waits_for_its_steward_is_said_once_until_it_does_something_else(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lines = TrainingLines()
-    assert round_with(lines, capsys, east=SiteState.FAILED) == ["east  could not compute, trying again"]
-    assert round_with(lines, capsys, east=SiteState.FAILED) == []
     assert round_with(lines, capsys, east=SiteState.PENDING) == ["east  waiting for a data steward"]
+    assert round_with(lines, capsys, east=SiteState.PENDING) == []
+    assert round_with(lines, capsys, east=SiteState.MISSING) == ["east  missing"]

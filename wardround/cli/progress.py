@@ -11,11 +11,11 @@ from wardround.federation.plain_text import escaped, fitted
 
 _WORDS = {
     SiteState.OPEN: "waiting for the site",
-    SiteState.CLAIMED: "computing",
+    SiteState.CLAIMED: "waiting for the site",
     SiteState.PENDING: "waiting for a data steward",
     SiteState.RELEASED: "answered",
     SiteState.REFUSED: "refused",
-    SiteState.FAILED: "could not compute, trying again",
+    SiteState.FAILED: "waiting for the site",
     SiteState.MISSING: "missing",
 }
 

@@ -23,13 +23,13 @@ FOLDER = Path("models")
 
 # Of many rounds only this is worth a line: who has to do something, or did not do it, and whom a slow round waits for.
 _SLOW_SECONDS = 3.0
-_TOLD = (SiteState.PENDING, SiteState.REFUSED, SiteState.FAILED, SiteState.MISSING)
+_TOLD = (SiteState.PENDING, SiteState.REFUSED, SiteState.MISSING)
 
 
 class TrainingLines:
     """A line for each round, with what is left of the budget, and below it the sites that hold it up.
 
-    What a site refused or failed to do is said once, not again in every round after it, until the site has answered.
+    What a site refused or missed is said once, not again in every round after it, until the site has answered.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class TrainingLines:
         self._timer.start()
 
     def show(self, progress: Progress) -> None:
-        """Show every site that waits, refused, failed or is missing."""
+        """Show every site that waits, refused or is missing."""
         with self._lock:
             self._latest = progress
             self._tell(progress)
@@ -72,7 +72,7 @@ class TrainingLines:
                 self._tell(self._latest)
 
     def _tell(self, progress: Progress) -> None:
-        states = (*_TOLD, SiteState.OPEN, SiteState.CLAIMED) if self._slow else _TOLD
+        states = (*_TOLD, SiteState.OPEN) if self._slow else _TOLD
         told = tuple(
             (site, state) for site, state in progress.sites if state in states and self._said.get(site) is not state
         )
