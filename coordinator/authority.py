@@ -28,7 +28,7 @@ from wardround.federation.certificates import (
     subject,
 )
 from wardround.federation.configuration import read_text
-from wardround.federation.identity import write_private
+from wardround.federation.private_files import make_private_folder, write_private
 
 # A certificate begins a little before now, so that a hospital whose clock lags can use it at once.
 CLOCK_LAG = datetime.timedelta(minutes=10)
@@ -53,7 +53,7 @@ class Authority:
             .add_extension(_usage(signs_certificates=True), critical=True)
             .sign(key, hashes.SHA256())
         )
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         write_private(folder / "key.pem", key_to_pem(key))
         write_private(folder / "certificate.pem", certificate.public_bytes(Encoding.PEM))
         return cls(key, certificate)

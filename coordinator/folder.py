@@ -16,8 +16,8 @@ from coordinator.configuration import CoordinatorConfiguration, parse_coordinato
 from wardround.federation.addresses import join_address, split_address
 from wardround.federation.configuration import check_plain, read_text
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.identity import Identity, write_private
-from wardround.federation.private_folder import make_private_folder
+from wardround.federation.identity import Identity
+from wardround.federation.private_files import make_private_folder, write_private
 from wardround.federation.study import Study
 from wardround.federation.study_file import new_study, parse_study
 

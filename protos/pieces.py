@@ -15,6 +15,7 @@ from pathlib import Path
 from protos.codec_release import CHUNK_BYTES, MAX_RELEASE_BYTES
 from protos.codec_site import Chunk
 from wardround.federation.errors import MalformedMessage, Unavailable
+from wardround.federation.private_files import create_private, make_private_folder
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class PieceStore:
         self._parcels: dict[str, dict[str, _Parcel]] = {}
         self._lock = threading.Lock()
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700, parents=True)
+        make_private_folder(folder)
 
     def of(self, site: str) -> SitePieces:
         """One site's share."""
@@ -87,7 +88,7 @@ class PieceStore:
         name = hashlib.sha256(f"{site}\n{chunk.release_hash}".encode()).hexdigest()
         parcel = _Parcel(self._folder / name, chunk.total)
         try:
-            parcel.path.touch(mode=0o600)
+            create_private(parcel.path).close()
         except OSError as error:
             raise Unavailable(private=f"a piece cannot be held: {error.strerror}") from None
         held[chunk.release_hash] = parcel

@@ -20,9 +20,9 @@ from wardround.federation.certificates import key_from_pem, key_to_pem, make_req
 from wardround.federation.configuration import check_plain, read_text
 from wardround.federation.enrolment import Enrolment
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.identity import Identity, Purpose, write_private
+from wardround.federation.identity import Identity, Purpose
 from wardround.federation.invitation import Invitation, read_invitation
-from wardround.federation.private_folder import make_private_folder
+from wardround.federation.private_files import make_private_folder, write_private
 from wardround.federation.query import Statistic
 from wardround.federation.study import Study, delta_fault
 from wardround.federation.wording import study_text
@@ -124,7 +124,7 @@ def enrol(ready: Ready) -> None:
     path = ready.path
     make_private_folder(path)
     folder = SiteFolder(path)
-    folder.tls.mkdir(mode=0o700, exist_ok=True)
+    make_private_folder(folder.tls)
     write_private(path / "site.toml", ready.configuration_text.encode())
     write_private(path / "study.toml", ready.invitation.study_text.encode())
     identity = _identity(path)

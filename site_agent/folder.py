@@ -14,7 +14,8 @@ from site_agent.configuration import SiteConfiguration, read_site
 from site_agent.dataset import KEY_BYTES
 from wardround.federation.configuration import read_text
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.identity import Identity, PublicIdentity, write_private
+from wardround.federation.identity import Identity, PublicIdentity
+from wardround.federation.private_files import write_private
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
 

@@ -16,8 +16,8 @@ from wardround.federation.certificates import key_from_pem, load_certificate, ma
 from wardround.federation.configuration import read_text
 from wardround.federation.enrolment import Greeting
 from wardround.federation.errors import Unavailable
-from wardround.federation.identity import write_private
 from wardround.federation.ledger.entry import Entry
+from wardround.federation.private_files import write_private
 from wardround.federation.task import SignedTask, Submission
 
 log = logging.getLogger("wardround.site")

@@ -5,7 +5,6 @@ The files lie in the snapshot's own folder, readable by the agent's user alone, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from site_agent.prepared.columns import NO_INTEGER, Extent, raw_type
 from site_agent.prepared.ordering import PARTITIONS, Dictionary, KeyedOrder, Words, partition_of
 from wardround.federation.errors import SourceFailed
 from wardround.federation.expressions import MAX_TEXT
+from wardround.federation.private_files import create_private
 from wardround.federation.study import Column, ColumnType, Table
 
 UNIT, ORDER = "unit", "order"
@@ -159,8 +159,3 @@ class Partitions:
 def field_name(place: int) -> str:
     """How rows on their way call a column: by its place, because a study's names are its own."""
     return f"c{place}"
-
-
-def create_private(path: Path) -> BinaryIO:
-    """A new file that only this user can read."""
-    return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb")

@@ -24,9 +24,15 @@ from site_agent.prepared.batches import Fingerprint, Preparable
 from site_agent.prepared.columns import Layout, encoded
 from site_agent.prepared.manifest import MANIFEST, PATIENT, KeptFile, KeptLayout, Manifest, sealed
 from site_agent.prepared.ordering import clustered
-from site_agent.prepared.partitions import ORDER, UNIT, Partitions, create_private, field_name
+from site_agent.prepared.partitions import ORDER, UNIT, Partitions, field_name
 from wardround.federation.errors import ConfigurationMistaken, SourceFailed, Unavailable
-from wardround.federation.private_folder import make_private_folder
+from wardround.federation.private_files import (
+    create_private,
+    make_private_folder,
+    open_lock,
+    sync_folder,
+    write_private,
+)
 from wardround.federation.study import Column, ColumnType, Table
 
 Report = Callable[[str], None]
@@ -79,8 +85,8 @@ def _prepared(table: Table, source: Preparable, folder: Path, making: _Making) -
             written = _Written(staging, table, rows)
             written.write_all(making.report)
         manifest = written.manifest(making, staging.name, before)
-        _sync(staging)
-        _point_to(folder, manifest, making.key)
+        sync_folder(staging)
+        write_private(folder / MANIFEST, sealed(manifest, making.key))
     _tidy(folder, keep=staging.name)
     return manifest
 
@@ -197,28 +203,9 @@ def _has_gaps(kept: NDArray[np.generic], column: Column, layout: Layout) -> bool
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """One preparation of a table at a time; another waits."""
-    with os.fdopen(os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600), "rb") as lock:
+    with os.fdopen(open_lock(folder / "lock"), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _point_to(folder: Path, manifest: Manifest, key: bytes) -> None:
-    fresh = folder / f"{MANIFEST}.new"
-    fresh.unlink(missing_ok=True)
-    with create_private(fresh) as file:
-        file.write(sealed(manifest, key))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(folder / MANIFEST)
-    _sync(folder)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _tidy(folder: Path, *, keep: str | None) -> None:

@@ -12,7 +12,7 @@ from site_agent.prepared.dataset import FOLDER, PreparedFirst, preparable
 from site_agent.prepared.manifest import Unusable
 from site_agent.prepared.preparing import Report, prepare_table
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.private_folder import make_private_folder
+from wardround.federation.private_files import make_private_folder
 from wardround.federation.study import Study
 
 

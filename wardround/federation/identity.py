@@ -6,8 +6,6 @@ shown as one over a task.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -23,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.private_files import write_private
 
 
 class Purpose(StrEnum):
@@ -90,24 +89,3 @@ class Identity:
 
     def sign(self, purpose: Purpose, message: bytes) -> bytes:
         return self._private.sign(_framed(purpose, message))
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, replacing it as one step, durably."""
-    staged = path.with_name(path.name + ".new")
-    try:
-        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        staged.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            staged.unlink()
-        raise ConfigurationMistaken(f"{path} cannot be written: {error.strerror}.") from None
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -6,13 +6,12 @@ the hospital trusts. The authority's certificate inside is what the enrolment co
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from wardround.federation.configuration import holds_texts, read_text
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.identity import PublicIdentity, write_private
+from wardround.federation.handed_file import read_handed, write_handed
+from wardround.federation.identity import PublicIdentity
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
 
@@ -49,17 +48,10 @@ class Invitation:
 
 def write_invitation(invitation: Invitation, path: Path) -> None:
     """Write the file, readable by its owner only."""
-    document = {"form": FORM, **asdict(invitation)}
-    write_private(path, json.dumps(document, indent=1, sort_keys=True).encode())
+    write_handed(path, asdict(invitation), form=FORM)
 
 
 def read_invitation(path: Path) -> Invitation:
     """The invitation in a file, or one clear sentence."""
-    try:
-        document = json.loads(read_text(path))
-        if document.pop("form") == FORM and holds_texts(document, broken=("authority", "study_text")):
-            return Invitation(**document)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        pass  # Answered below: whatever is wrong with it, it is not an invitation.
-    msg = f"{path} is not an invitation; ask the consortium for one (wardround coordinator invite)."
-    raise ConfigurationMistaken(msg)
+    otherwise = "not an invitation; ask the consortium for one (wardround coordinator invite)."
+    return read_handed(path, Invitation, form=FORM, broken=("authority", "study_text"), otherwise=otherwise)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from wardround.federation.configuration import holds_texts, read_text
-from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.identity import write_private
+from wardround.federation.handed_file import read_handed, write_handed
 
 FORM = "wardround profile 1"
 
@@ -27,17 +24,10 @@ class Profile:
 
 def write_profile(profile: Profile, path: Path) -> None:
     """Write the file, readable by its owner only."""
-    document = {"form": FORM, **asdict(profile)}
-    write_private(path, json.dumps(document, indent=1, sort_keys=True).encode())
+    write_handed(path, asdict(profile), form=FORM)
 
 
 def read_profile(path: Path) -> Profile:
     """The profile in a file, or one clear sentence."""
-    try:
-        document = json.loads(read_text(path))
-        if document.pop("form") == FORM and holds_texts(document, broken=("authority", "certificate", "key")):
-            return Profile(**document)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        pass  # Answered below: whatever is wrong with it, it is not a profile.
-    msg = f"{path} is not an analyst's profile; ask the consortium for one (wardround coordinator analyst)."
-    raise ConfigurationMistaken(msg)
+    otherwise = "not an analyst's profile; ask the consortium for one (wardround coordinator analyst)."
+    return read_handed(path, Profile, form=FORM, broken=("authority", "certificate", "key"), otherwise=otherwise)

@@ -10,7 +10,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,12 +22,15 @@ from wardround.analyst.learning.fitted import Standardisation
 from wardround.analyst.learning.predictor import Columns, Predictor
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.plain_text import escaped
+from wardround.federation.private_files import write_whole
 from wardround.federation.step_form import Input, Vector
 from wardround.federation.training import ModelKind
 
 NUMBERS = "model.npz"
 CARD = "card.json"
 FOLDER = "models"
+# Numbers with noise: what a model says is no secret, and whoever uses it may be another user.
+_EVERYBODY_READS = 0o644
 _ARRAYS = ("weights", "centre", "spread")
 
 
@@ -81,8 +83,9 @@ def keep(folder: Path, predictor: Predictor, card: Mapping[str, Json]) -> Path:
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / NUMBERS, text)
-        _write(folder / CARD, json.dumps(whole, ensure_ascii=True, allow_nan=False, indent=2).encode() + b"\n")
+        write_whole(folder / NUMBERS, text, mode=_EVERYBODY_READS)
+        card_text = json.dumps(whole, ensure_ascii=True, allow_nan=False, indent=2) + "\n"
+        write_whole(folder / CARD, card_text.encode(), mode=_EVERYBODY_READS)
     except OSError as error:
         raise ConfigurationMistaken(
             f"{folder} cannot be written: {error.strerror}; the training is kept, and the same request writes it again."
@@ -122,20 +125,6 @@ def load_model(path: str | os.PathLike[str]) -> StoredModel:
     except (KeyError, TypeError, ValueError, zipfile.BadZipFile):
         raise ConfigurationMistaken(f"{folder} holds no model that this version can read.") from None
     return StoredModel(predictor, card)
-
-
-def _write(path: Path, text: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _card(path: Path) -> Mapping[str, Json]:

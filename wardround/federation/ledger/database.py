@@ -7,7 +7,6 @@ say what is on the disk: the database refuses all further use, and the process m
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
 import weakref
@@ -24,6 +23,7 @@ from wardround.federation.errors import (
     LedgerBusy,
     LedgerCorrupt,
 )
+from wardround.federation.private_files import create_private
 
 LEDGER_FILE = "ledger.sqlite"
 BUSY_SECONDS = 20.0
@@ -270,10 +270,12 @@ def _make(connection: sqlite3.Connection, schema: str, *, mark: str) -> None:
 def _create(path: Path, content: bytes) -> None:
     """A file for its owner only, before SQLite makes one for everybody; its journals inherit the mode."""
     try:
-        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "wb") as stream:
+        with create_private(path) as stream:
             stream.write(content)
     except FileExistsError:
-        return
+        # Another process was first; a link that leads nowhere would have SQLite make a file at its end.
+        if not path.is_file():
+            raise ConfigurationMistaken(f"{path} is not a file; name another.") from None
     except OSError as error:
         raise ConfigurationMistaken(f"{path} cannot be made: {error.strerror}.") from None
 

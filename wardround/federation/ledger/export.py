@@ -5,13 +5,12 @@ It holds what was charged and the hashes of what left; no release and no key is 
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 
-from wardround.federation.errors import ConfigurationMistaken, LedgerCorrupt
+from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger.body import decode_body, text_in
 from wardround.federation.ledger.evidence import FORMAT, encode_line, entry_line, read_evidence
+from wardround.federation.private_files import write_private
 
 
 def export(place: Path, out: Path) -> int:
@@ -25,15 +24,5 @@ def export(place: Path, out: Path) -> int:
         {**header, "format": FORMAT, "study": evidence.study, "sequence": last.sequence, "digest": last.digest}
     )
     text = "".join(f"{line}\n" for line in (first, *(entry_line(entry) for entry in evidence.entries)))
-    staged = out.with_name(out.name + ".new")
-    try:
-        with staged.open("w", encoding="ascii", newline="\n") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        staged.replace(out)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            staged.unlink()
-        raise ConfigurationMistaken(f"{out} cannot be written: {error.strerror}.") from None
+    write_private(out, text.encode("ascii"))
     return len(evidence.entries)

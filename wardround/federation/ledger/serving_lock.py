@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wardround.federation.errors import ConfigurationMistaken, Refused
+from wardround.federation.private_files import open_lock
 
 
 @contextlib.contextmanager
@@ -18,7 +19,7 @@ def serving_lock(folder: Path) -> Iterator[None]:
     Commands beside a serving process do not take it: the database's own locks keep them apart.
     """
     try:
-        descriptor = os.open(folder / "serving", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(folder / "serving")
     except OSError as error:
         raise ConfigurationMistaken(f"{folder} cannot be served: {error.strerror}.") from None
     try:

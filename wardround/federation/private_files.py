@@ -1,0 +1,103 @@
+"""Files and folders that are their owner's alone: keys, ledgers, invitations, prepared rows.
+
+Whoever can write to a folder can plant things there: links, pipes, other people's files, under the very name that we
+are about to use. So nothing here opens or follows what it finds. A file is always a new one, made under a name that
+nobody foresees, and takes its place by being renamed; modes are set on what is open, whatever the umask says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+from wardround.federation.errors import ConfigurationMistaken
+
+_OWNER_READS, _OWNER_ENTERS = 0o600, 0o700
+# A folder above a role's own: others may pass, and never write.
+_OTHERS_PASS = 0o755
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, durably and as one step; one clear sentence when that is impossible.
+
+    What had that name before is replaced: a link itself, and never what it leads to.
+    """
+    try:
+        write_whole(path, content, mode=_OWNER_READS)
+    except OSError as error:
+        raise ConfigurationMistaken(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def write_whole(path: Path, content: bytes, *, mode: int) -> None:
+    """As `write_private`, for files that others may read too; `OSError` when it is impossible."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    staged = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(descriptor, mode)
+            stream.write(content)
+            stream.flush()
+            os.fsync(descriptor)
+            staged.replace(path)
+            ours = os.path.samestat(os.fstat(descriptor), path.lstat())
+    except BaseException:
+        staged.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+    if not ours:
+        raise ConfigurationMistaken(
+            f"{path} was replaced by somebody while it was written; name a folder that nobody else can write to."
+        )
+
+
+def create_private(path: Path) -> BinaryIO:
+    """A new file that only its owner can read; `FileExistsError` where anything has that name."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_WRONLY
+    return os.fdopen(_private(os.open(path, flags, _OWNER_READS)), "wb")
+
+
+def open_lock(path: Path) -> int:
+    """The descriptor of a file that is only there to be locked, made where there is none; never through a link."""
+    return _private(os.open(path, os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_RDWR, _OWNER_READS))
+
+
+def make_private_folder(path: Path) -> None:
+    """Make the folder, or close one of this user's own to others; one clear sentence when that is impossible."""
+    try:
+        for above in reversed(path.parents):
+            if not above.exists():
+                above.mkdir(mode=_OTHERS_PASS, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=_OWNER_ENTERS)
+        if path.is_symlink():
+            raise ConfigurationMistaken(f"{path} is a link; name the folder itself.")
+        descriptor = os.open(path, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                raise ConfigurationMistaken(f"{path} belongs to another user; name a folder of your own.")
+            os.fchmod(descriptor, _OWNER_ENTERS)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise ConfigurationMistaken(f"{path} cannot be made a folder of yours: {error.strerror}.") from None
+
+
+def sync_folder(path: Path) -> None:
+    """Make durable which names a folder holds."""
+    descriptor = os.open(path, os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _private(descriptor: int) -> int:
+    try:
+        os.fchmod(descriptor, _OWNER_READS)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
