@@ -8,28 +8,24 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 from coordinator.accounting import Accounting, Question
 from coordinator.collection import Collection
 from coordinator.combining import NoiseSetting
 from coordinator.dispatch import Dispatch
-from coordinator.ledger import open_ledger
+from coordinator.ledger import Ledger
 from coordinator.patience import Patience, RealPatience
 from coordinator.queries import Queries
 from coordinator.roster import Roster
 from coordinator.rounds import DrivenRounds, Round, Rounds, ThreadedRounds, unfinished
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress
 from wardround.federation.errors import PeerUnreachable
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.database import Keeping
 from wardround.federation.ledger.entry import Entry
-from wardround.federation.study import Study
 from wardround.federation.task import SignedTask, Submission
 
 
 class Coordinator:
-    """One study's coordinator over one folder.
+    """One study's coordinator over its ledger, which it closes in the end.
 
     With `threads` each running round has a thread of its own. Without, `watch` runs the round itself, and
     `patience` lets the sites of the same process work while it waits. `noiseless` and `trusted_total` only say
@@ -38,19 +34,16 @@ class Coordinator:
 
     def __init__(
         self,
-        folder: Path,
+        ledger: Ledger,
         *,
-        study: Study,
-        identity: Identity,
         patience: Patience | None = None,
         threads: bool = True,
-        keeping: Keeping = Keeping.DURABLE,
         noiseless: bool = False,
         trusted_total: bool = False,
     ) -> None:
-        self.study = study
-        self.identity = identity
-        self.ledger = open_ledger(folder, study=study, identity=identity, keeping=keeping)
+        self.ledger = ledger
+        self.study = ledger.study
+        self.identity = ledger.identity
         self.roster = Roster(self.ledger)
         self._patience: Patience = RealPatience() if patience is None else patience
         self._calls = 0

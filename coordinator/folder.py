@@ -1,6 +1,9 @@
 """The coordinator's folder: what `init` makes and every other command opens.
 
-study.toml  coordinator.toml  identity.pem  authority/  tls/  ledger.sqlite  address  enrolment_address  serving
+study.toml  coordinator.toml  identity.pem  authority/  ledger.sqlite  address  enrolment_address  serving  pieces/
+
+While `init` has not come to its end there is a file `unfinished` besides. That alone tells an init that was cut short,
+which is begun again, from a coordinator that lost something, which is not.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +21,18 @@ from wardround.federation.addresses import join_address, split_address
 from wardround.federation.configuration import check_plain, read_text
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity
-from wardround.federation.private_files import make_private_folder, write_private
+from wardround.federation.ledger.database import LEDGER_FILE, lost
+from wardround.federation.private_files import (
+    STAGED,
+    create_private,
+    make_private_folder,
+    sync_folder,
+    write_private,
+)
 from wardround.federation.study import Study
 from wardround.federation.study_file import new_study, parse_study
 
+UNFINISHED = "unfinished"
 SAMPLE = "# See deploy/coordinator.toml for every key; these are the defaults.\n"
 
 
@@ -32,7 +44,7 @@ class CoordinatorFolder:
 
     @property
     def ledger(self) -> Path:
-        return self.path / "ledger.sqlite"
+        return self.path / LEDGER_FILE
 
     def study_text(self) -> str:
         return read_text(self.path / "study.toml")
@@ -79,30 +91,47 @@ class CoordinatorFolder:
 
 def open_folder(path: Path) -> CoordinatorFolder:
     """The folder of an initialised coordinator."""
-    if not (path / "identity.pem").is_file() or not (path / "authority").is_dir():
-        msg = (
-            f"{path} is not a coordinator's folder; make one with: wardround coordinator init {path} --study study.toml"
-        )
-        raise ConfigurationMistaken(msg)
+    begin = f"wardround coordinator init {path} --study study.toml"
+    if (path / UNFINISHED).exists():
+        raise ConfigurationMistaken(f"{path} was never finished; run again: {begin}")
+    if not (path / "coordinator.toml").exists() and not (path / "authority").exists():
+        raise ConfigurationMistaken(f"{path} is not a coordinator's folder; make one with: {begin}")
+    for needed in ("identity.pem", "authority", LEDGER_FILE):
+        if not (path / needed).exists():
+            raise lost(path / needed, "is missing")
     return CoordinatorFolder(path)
 
 
-def create_folder(path: Path, *, study_text: str, configuration_text: str | None, now: datetime.datetime) -> Study:
-    """Keys, authority, study and configuration of a new coordinator; refuses to touch an existing one."""
+@contextlib.contextmanager
+def create_folder(
+    path: Path, *, study_text: str, configuration_text: str | None, now: datetime.datetime
+) -> Iterator[CoordinatorFolder]:
+    """Keys, authority, study and configuration of a new coordinator; refuses to touch an existing one.
+
+    It counts as made when the block, which begins the ledger, is left. Killed before, it is made anew the next time.
+    """
     study = new_study(study_text)
     configuration = parse_coordinator(configuration_text or SAMPLE)
     check_plain(configuration_text or SAMPLE, name="coordinator.toml")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    again = (path / UNFINISHED).exists()
+    if path.exists() and not again and (not path.is_dir() or any(path.iterdir())):
         msg = f"{path} exists and is not empty; name a new folder."
         raise ConfigurationMistaken(msg)
     make_private_folder(path)
+    if not again:
+        create_private(path / UNFINISHED).close()
+        sync_folder(path)
+    for left in (*path.glob(f"{LEDGER_FILE}*"), *path.rglob(f"{STAGED}*")):
+        left.unlink()
     write_private(path / "study.toml", study_text.encode())
     write_private(path / "coordinator.toml", (configuration_text or SAMPLE).encode())
     folder = CoordinatorFolder(path)
     folder.note_addresses(*_concrete(configuration.listen, configuration.enrolment_listen))
     Authority.create(path / "authority", name=study.name, now=now)
     Identity.generate().save(path / "identity.pem")
-    return study
+    yield folder
+    (path / UNFINISHED).unlink()
+    sync_folder(path)
 
 
 def _concrete(*listening: str) -> list[str]:

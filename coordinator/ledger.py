@@ -14,7 +14,7 @@ from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.body import cap_body, decode_body, text_in
-from wardround.federation.ledger.database import LEDGER_FILE, Database, Keeping
+from wardround.federation.ledger.database import LEDGER_FILE, Database, Keeping, lost
 from wardround.federation.study import Study
 
 STUDY_ACCOUNT = "study"
@@ -34,27 +34,35 @@ class Ledger:
         self.database.close()
 
 
-def open_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Keeping = Keeping.DURABLE) -> Ledger:
-    """The ledger in `folder`, begun if there is none; commands beside a serving coordinator open it too.
-
-    A ledger that was begun for another study or under another key is `ConfigurationMistaken`: a budget
-    cannot be changed by editing a file.
-    """
+def begin_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Keeping = Keeping.DURABLE) -> Ledger:
+    """The ledger of a new coordinator; only `init` and simulations begin one."""
     database = Database(folder / LEDGER_FILE, schema=SCHEMA, later=LATER, keeping=keeping)
+    with database.transaction() as connection:
+        if chain.entry_at(connection, 1) is None:
+            opened = {"role": "coordinator", "name": study.name, "study_hash": study.study_hash}
+            chain.append(connection, identity, kind="opened", body={**opened, "key": identity.public.key})
+            chain.append(connection, identity, kind="capped", body=cap_body(STUDY_ACCOUNT, study.cap))
+    return _own(database, study, identity)
+
+
+def open_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Keeping = Keeping.DURABLE) -> Ledger:
+    """The ledger in `folder`; commands beside a serving coordinator open it too.
+
+    One that was begun for another study or under another key is `ConfigurationMistaken`: a budget cannot be
+    changed by editing a file, and not by losing one.
+    """
+    database = Database(folder / LEDGER_FILE, schema=SCHEMA, later=LATER, keeping=keeping, existing=True)
+    return _own(database, study, identity)
+
+
+def _own(database: Database, study: Study, identity: Identity) -> Ledger:
     with database.reading() as connection:
         begun = chain.entry_at(connection, 1)
     if begun is None:
-        with database.transaction() as connection:
-            begun = chain.entry_at(connection, 1)
-            if begun is None:
-                opened = {"role": "coordinator", "name": study.name, "study_hash": study.study_hash}
-                begun = chain.append(connection, identity, kind="opened", body={**opened, "key": identity.public.key})
-                chain.append(connection, identity, kind="capped", body=cap_body(STUDY_ACCOUNT, study.cap))
+        raise lost(database.path, "has no entries")
     body = decode_body(begun.body)
     if text_in(body, "study_hash") != study.study_hash:
-        msg = f"{folder / LEDGER_FILE} was begun for another study; restore study.toml or begin a new folder."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{database.path} was begun for another study; restore study.toml.")
     if text_in(body, "key") != identity.public.key:
-        msg = f"{folder / LEDGER_FILE} is signed by another identity; restore identity.pem."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{database.path} is signed by another identity; restore identity.pem.")
     return Ledger(database, study, identity)

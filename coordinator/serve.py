@@ -12,10 +12,10 @@ from pathlib import Path
 import grpc
 
 from coordinator.analyst_service import AnalystService
-from coordinator.enrolment import opened
 from coordinator.enrolment_service import EnrolmentService
 from coordinator.federation import Coordinator
 from coordinator.folder import CoordinatorFolder, create_folder, open_folder
+from coordinator.ledger import begin_ledger, open_ledger
 from coordinator.site_service import SiteService
 from protos._generated.analyst_service_pb2_grpc import add_AnalystServiceServicer_to_server
 from protos._generated.enrolment_service_pb2_grpc import add_EnrolmentServiceServicer_to_server
@@ -37,9 +37,9 @@ log = logging.getLogger("wardround.coordinator")
 
 def initialise(path: Path, *, study_text: str, configuration_text: str | None, now: datetime.datetime) -> Study:
     """A new coordinator's folder with its ledger begun."""
-    study = create_folder(path, study_text=study_text, configuration_text=configuration_text, now=now)
-    with opened(CoordinatorFolder(path)):
-        pass
+    with create_folder(path, study_text=study_text, configuration_text=configuration_text, now=now) as folder:
+        study = folder.study()
+        begin_ledger(path, study=study, identity=folder.identity()).close()
     return study
 
 
@@ -60,7 +60,7 @@ class _Process:
         self._authority = folder.authority()
         self._stopping = threading.Event()
         self._broken: list[InvariantBroken] = []
-        self._coordinator = Coordinator(folder.path, study=folder.study(), identity=folder.identity())
+        self._coordinator = Coordinator(open_ledger(folder.path, study=folder.study(), identity=folder.identity()))
 
     def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

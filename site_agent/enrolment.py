@@ -22,7 +22,7 @@ from wardround.federation.enrolment import Enrolment
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity, Purpose
 from wardround.federation.invitation import Invitation, read_invitation
-from wardround.federation.private_files import make_private_folder, write_private
+from wardround.federation.private_files import STAGED, make_private_folder, write_private
 from wardround.federation.query import Statistic
 from wardround.federation.study import Study, delta_fault
 from wardround.federation.wording import study_text
@@ -73,6 +73,7 @@ def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
     """Check invitation, study and configuration; without a configuration, write one to be mended."""
     invitation = read_invitation(invite)
     study = invitation.study()
+    _require_memory(SiteFolder(path))
     if joining := not (path / "tls" / "certificate.pem").exists():
         check_plain(invitation.study_text, name="the invitation's study")
     else:
@@ -121,10 +122,25 @@ def _template(invitation: Invitation, study: Study) -> str:
 
 def enrol(ready: Ready) -> None:
     """Make keys, sign the study, enrol over TLS pinned by the invitation, and begin the ledger."""
-    path = ready.path
+    enrolment = begin(ready)
+    channel = channels.enrolment_channel(
+        ready.invitation.enrolment_address,
+        authority=ready.invitation.authority.encode(),
+        proxy=ready.configuration.proxy,
+    )
+    with channel:
+        certificate = EnrolmentCalls(channel).enrol(enrolment)
+    finish(ready, certificate)
+
+
+def begin(ready: Ready) -> Enrolment:
+    """Write the agreement and the keys, and sign what the coordinator is asked for."""
+    path, folder = ready.path, SiteFolder(ready.path)
     make_private_folder(path)
-    folder = SiteFolder(path)
     make_private_folder(folder.tls)
+    if not folder.begun:
+        for left in (*path.glob(f"{STAGED}*"), *folder.tls.glob(f"{STAGED}*")):
+            left.unlink()
     write_private(path / "site.toml", ready.configuration_text.encode())
     write_private(path / "study.toml", ready.invitation.study_text.encode())
     identity = _identity(path)
@@ -134,38 +150,47 @@ def enrol(ready: Ready) -> None:
     key = key_from_pem(key_file.read_bytes(), name=str(key_file))
     folder.make_row_key()
     study_hash = ready.study.study_hash
-    channel = channels.enrolment_channel(
-        ready.invitation.enrolment_address,
-        authority=ready.invitation.authority.encode(),
-        proxy=ready.configuration.proxy,
+    return Enrolment(
+        secret=bytes.fromhex(ready.invitation.token),
+        site=ready.invitation.site,
+        identity=identity.public,
+        study_hash=study_hash,
+        study_signature=identity.sign(Purpose.STUDY, bytes.fromhex(study_hash)),
+        certificate_request=make_request(key, ready.invitation.site),
+        patients=ready.configuration.patients,
+        dataset=ready.configuration.dataset,
     )
-    with channel:
-        certificate = EnrolmentCalls(channel).enrol(
-            Enrolment(
-                secret=bytes.fromhex(ready.invitation.token),
-                site=ready.invitation.site,
-                identity=identity.public,
-                study_hash=study_hash,
-                study_signature=identity.sign(Purpose.STUDY, bytes.fromhex(study_hash)),
-                certificate_request=make_request(key, ready.invitation.site),
-                patients=ready.configuration.patients,
-                dataset=ready.configuration.dataset,
-            )
-        )
+
+
+def finish(ready: Ready, certificate: bytes) -> None:
+    """Begin the ledger of a site that the coordinator took, or go on with the one it has."""
+    path, folder = ready.path, SiteFolder(ready.path)
     write_private(folder.tls / "authority.pem", ready.invitation.authority.encode())
-    folder.write_coordinator(CoordinatorRecord(ready.invitation.address, ready.invitation.coordinator_key))
     ledger = SiteLedger.create(
         path,
-        identity=identity,
+        identity=folder.identity(),
         name=ready.configuration.name,
-        study_hash=study_hash,
+        study_hash=ready.study.study_hash,
         dataset=ready.configuration.dataset,
         coordinator_key=ready.invitation.coordinator_key,
     )
     ledger.set_cap(ready.configuration.policy.cap)
     ledger.close()
+    # After the ledger: what follows says that there is one (see `SiteFolder.begun`).
+    folder.write_coordinator(CoordinatorRecord(ready.invitation.address, ready.invitation.coordinator_key))
     # Last: a folder with a certificate is an enrolled site.
     write_private(folder.tls / "certificate.pem", certificate)
+
+
+def _require_memory(folder: SiteFolder) -> None:
+    """Refuse a folder that has lost its ledger or the keys that belong to it: new ones would forget what was spent."""
+    if folder.begun:
+        SiteLedger(folder.ledger, identity=folder.identity()).close()
+        folder.row_key()
+    elif folder.ledger.is_file() and folder.ledger.stat().st_size:
+        # An init that was cut short: its keys came before its ledger.
+        folder.identity()
+        folder.row_key()
 
 
 def _identity(path: Path) -> Identity:

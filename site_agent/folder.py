@@ -1,6 +1,9 @@
 """The site's folder: what `site init` makes and every other command opens.
 
 site.toml  study.toml  coordinator.json  identity.pem  rows.key  tls/  ledger.sqlite  serving  prepared/
+
+`init` makes the keys first, then the ledger, and only then coordinator.json and at last tls/certificate.pem. So a
+folder with one of those two has had a ledger: where that is gone it is lost, and no new one is begun.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from site_agent.dataset import KEY_BYTES
 from wardround.federation.configuration import read_text
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity, PublicIdentity
+from wardround.federation.ledger.database import LEDGER_FILE, lost
 from wardround.federation.private_files import write_private
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
@@ -40,11 +44,16 @@ class SiteFolder:
 
     @property
     def ledger(self) -> Path:
-        return self.path / "ledger.sqlite"
+        return self.path / LEDGER_FILE
 
     @property
     def tls(self) -> Path:
         return self.path / "tls"
+
+    @property
+    def begun(self) -> bool:
+        """Whether this folder has had a ledger."""
+        return (self.path / "coordinator.json").exists() or (self.tls / "certificate.pem").exists()
 
     def study(self) -> Study:
         return parse_study(read_text(self.path / "study.toml"), name=str(self.path / "study.toml"))
@@ -68,10 +77,10 @@ class SiteFolder:
 
     def coordinator(self) -> CoordinatorRecord:
         try:
-            document = json.loads(read_text(self.path / "coordinator.json"))
+            document = json.loads((self.path / "coordinator.json").read_bytes())
             record = CoordinatorRecord(str(document["address"]), str(document["key"]))
-        except (ValueError, KeyError, TypeError):
-            msg = f"{self.path / 'coordinator.json'} is damaged; restore it from the backup of this folder."
+        except (OSError, ValueError, KeyError, TypeError):
+            msg = f"{self.path / 'coordinator.json'} is missing or damaged; restore it from the backup of this folder."
             raise ConfigurationMistaken(msg) from None
         # The hospital may know the coordinator by another name than the consortium does.
         address = self.configuration().address or record.address
@@ -89,7 +98,16 @@ class SiteFolder:
 
 def open_folder(path: Path) -> SiteFolder:
     """The folder of an enrolled site."""
-    if not (path / "identity.pem").is_file() or not (path / "tls" / "certificate.pem").is_file():
-        msg = f"{path} is not an enrolled site's folder; make one with: wardround site init {path} --invite FILE"
+    folder = SiteFolder(path)
+    init = f"wardround site init {path} --invite FILE"
+    if not folder.begun:
+        # A ledger that is there stays: init goes on with what it finds.
+        how = " yet; finish it with" if (path / "site.toml").exists() else "; make one with"
+        raise ConfigurationMistaken(f"{path} is not an enrolled site's folder{how}: {init}")
+    for needed in (path / "identity.pem", folder.ledger):
+        if not needed.is_file():
+            raise lost(needed, "is missing")
+    if not (folder.tls / "certificate.pem").is_file():
+        msg = f"{path} has no certificate; its keys and ledger stay as they are when you run again: {init}"
         raise ConfigurationMistaken(msg)
-    return SiteFolder(path)
+    return folder

@@ -34,7 +34,7 @@ from wardround.federation.errors import (
 from wardround.federation.identity import Identity, PublicIdentity
 from wardround.federation.ledger import accounts, chain, site_tables
 from wardround.federation.ledger.body import Plain, cap_body, cap_in, cost_body, decode_body, facts_body, text_in
-from wardround.federation.ledger.database import LEDGER_FILE, Database, Keeping
+from wardround.federation.ledger.database import LEDGER_FILE, Database, Keeping, lost
 from wardround.federation.ledger.entry import Entry, Head
 from wardround.federation.plan import Charge
 from wardround.federation.release import Release
@@ -68,7 +68,7 @@ class SiteLedger:
         with self._database.reading() as connection:
             opened, last = chain.entry_at(connection, 1), chain.entry_at(connection, chain.head(connection).sequence)
         if opened is None or last is None:
-            raise ConfigurationMistaken(f"{self._database.path} was never finished; run init again.")
+            raise lost(self._database.path, "has no entries")
         body = decode_body(opened.body)
         if text_in(body, "key") != identity.public.key or not last.signed_by(identity.public):
             raise LedgerCorrupt("The ledger was not signed by this folder's identity.")

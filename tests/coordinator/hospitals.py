@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.federation import Coordinator
+from coordinator.ledger import begin_ledger, open_ledger
 from coordinator.patience import PumpedPatience
 from wardround.federation.answer import Answer, AskRequest
 from wardround.federation.errors import FederationError
@@ -177,17 +178,15 @@ class World:
         self.noiseless = noiseless
         self.hospitals: dict[str, Hospital] = {}
         self.patience = PumpedPatience(self.pump, date=1000.0)
+        begin_ledger(folder, study=self.study, identity=self.identity, keeping=Keeping.FILE).close()
         self.coordinator = self.opened()
         self.coordinator.roster.add_analyst(ANALYST)
 
     def opened(self) -> Coordinator:
         return Coordinator(
-            self.folder,
-            study=self.study,
-            identity=self.identity,
+            open_ledger(self.folder, study=self.study, identity=self.identity, keeping=Keeping.FILE),
             patience=self.patience,
             threads=False,
-            keeping=Keeping.FILE,
             noiseless=self.noiseless,
         )
 

@@ -219,7 +219,8 @@ def test_two_analysts_racing_for_the_last_of_the_budget_one_succeeds(tmp_path: P
 
 
 def _race_in_a_process(folder: Path, number: int, outcomes: multiprocessing.SimpleQueue[str]) -> None:
-    coordinator = Coordinator(folder, study=study(), identity=Identity.load(folder / "identity.pem"), threads=False)
+    ledger = open_ledger(folder, study=study(), identity=Identity.load(folder / "identity.pem"))
+    coordinator = Coordinator(ledger, threads=False)
     try:
         coordinator.ask(ANALYST, ask(2.5, nonce=f"{number:02x}"))
     except BudgetExceeded as refusal:

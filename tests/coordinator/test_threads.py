@@ -14,6 +14,7 @@ import pytest
 
 from coordinator.dispatch import round_key
 from coordinator.federation import Coordinator
+from coordinator.ledger import open_ledger
 from coordinator.patience import RealPatience
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from wardround.federation.answer import Answer, Progress, SiteState
@@ -31,7 +32,8 @@ class Served(World):
     """The same world with threads: every hospital runs in its own, claiming with a long poll."""
 
     def opened(self) -> Coordinator:
-        return Coordinator(self.folder, study=self.study, identity=self.identity, keeping=Keeping.FILE, noiseless=True)
+        ledger = open_ledger(self.folder, study=self.study, identity=self.identity, keeping=Keeping.FILE)
+        return Coordinator(ledger, noiseless=True)
 
     def run(self, *names: str) -> None:
         for name in names:

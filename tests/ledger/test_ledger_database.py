@@ -205,7 +205,7 @@ def test_a_file_that_is_not_a_database_is_corrupt(path: Path) -> None:
 
 
 def test_a_missing_ledger_is_never_made_anew_by_opening_it(path: Path) -> None:
-    with pytest.raises(ConfigurationMistaken, match="by init"):
+    with pytest.raises(ConfigurationMistaken, match="is missing; a ledger is made once and never again: restore"):
         Database(path, schema=SCHEMA, existing=True)
     assert not path.exists()
 

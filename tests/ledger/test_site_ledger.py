@@ -342,10 +342,11 @@ def test_making_a_ledger_again_changes_nothing_and_another_cannot_take_its_place
         SiteLedger.create(bench.folder, identity=bench.identity, name="st-paul", **same)
 
 
-def test_an_init_that_was_cut_short_is_not_served(tmp_path: Path) -> None:
+def test_an_empty_file_is_no_ledger_and_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / LEDGER_FILE).touch()
-    with pytest.raises(ConfigurationMistaken, match="run init again"):
+    with pytest.raises(ConfigurationMistaken, match="is empty; a ledger is made once and never again: restore"):
         SiteLedger(tmp_path, identity=Identity.generate())
+    assert (tmp_path / LEDGER_FILE).stat().st_size == 0
 
 
 def test_threads_racing_for_one_plan_get_one_answer(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from coordinator.ledger import Ledger, open_ledger
+from coordinator.ledger import Ledger, begin_ledger
 from coordinator.reporting import Reporting
 from coordinator.roster import Roster
 from tests.coordinator.hospitals import study
@@ -82,7 +82,7 @@ class Books:
 def books(folder: Path, *, sites: Iterable[str] = SITES, **changes: object) -> Books:
     """An empty ledger with these sites enrolled, under the study of the coordinator's tests."""
     agreed = study(**changes)
-    ledger = open_ledger(folder, study=agreed, identity=Identity.generate(), keeping=Keeping.FILE)
+    ledger = begin_ledger(folder, study=agreed, identity=Identity.generate(), keeping=Keeping.FILE)
     for name in sites:
         identity = Identity.generate()
         Roster(ledger).enrol_site(

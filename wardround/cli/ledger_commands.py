@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.console import print_document, say
+from wardround.cli.console import note, print_document, say
 
 if TYPE_CHECKING:
     from wardround.federation.ledger.verify import Verification
@@ -20,6 +20,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A site's or coordin
 @app.command(epilog="Example: wardround ledger verify st-mary --json")
 def verify(folder: Folder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """Check every entry: chain, signatures, charges before releases, sums within the cap."""
+    from wardround.federation.ledger.database import RESTORE
     from wardround.federation.ledger.verify import verify as check
 
     found = check(folder)
@@ -30,6 +31,8 @@ def verify(folder: Folder, as_json: Annotated[bool, typer.Option("--json")] = Fa
         say(f"{verdict}: {found.entries} entries of a {found.role or 'ledger'}, head {found.head.digest[:16]}")
         for problem in found.problems:
             say(f"  entry {problem.entry}: {problem.code}")
+        if not found.entries:
+            note(f"wardround: {folder} holds no entry of a ledger; {RESTORE}.")
     if not found.valid:
         raise typer.Exit(4)
 

@@ -62,7 +62,7 @@ def key_from_pem(pem: bytes, *, name: str) -> ec.EllipticCurvePrivateKey:
     except (ValueError, TypeError):
         key = None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        msg = f"{name} does not hold a P-256 key; restore the file or run init again."
+        msg = f"{name} does not hold a P-256 key; restore it from its backup."
         raise ConfigurationMistaken(msg)
     return key
 
@@ -103,7 +103,7 @@ def load_certificate(pem: bytes, *, name: str) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
-        msg = f"{name} does not hold a certificate; restore the file or run init again."
+        msg = f"{name} does not hold a certificate; restore it from its backup."
         raise ConfigurationMistaken(msg) from None
 
 

@@ -75,7 +75,7 @@ class Identity:
         except (OSError, ValueError):
             key = None
         if not isinstance(key, Ed25519PrivateKey):
-            msg = f"{path} does not hold an Ed25519 signing key; run init again or restore the file."
+            msg = f"{path} does not hold an Ed25519 signing key; restore it from the backup of its folder."
             raise ConfigurationMistaken(msg)
         return cls(key)
 

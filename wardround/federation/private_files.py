@@ -15,6 +15,9 @@ from typing import BinaryIO
 
 from wardround.federation.errors import ConfigurationMistaken
 
+STAGED = ".new-"
+"""How the name of a file begins that has not yet its place; one that stays was left by a process that was killed."""
+
 _OWNER_READS, _OWNER_ENTERS = 0o600, 0o700
 # A folder above a role's own: others may pass, and never write.
 _OTHERS_PASS = 0o755
@@ -33,7 +36,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 def write_whole(path: Path, content: bytes, *, mode: int) -> None:
     """As `write_private`, for files that others may read too; `OSError` when it is impossible."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=STAGED)
     staged = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as stream:

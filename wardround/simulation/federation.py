@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.federation import Coordinator
+from coordinator.ledger import begin_ledger
 from coordinator.patience import PumpedPatience
 from site_agent.agent import Agent
 from wardround.analyst.client import Client
@@ -109,12 +110,9 @@ class SimulatedFederation:
         self._elsewhere: SitesElsewhere | None = None
         self._patience = PumpedPatience(self._turn)
         self.coordinator = Coordinator(
-            folder,
-            study=study,
-            identity=Identity.generate(),
+            begin_ledger(folder, study=study, identity=Identity.generate(), keeping=keeping),
             patience=self._patience,
             threads=False,
-            keeping=keeping,
             noiseless=noiseless,
             trusted_total=trusted_total,
         )

@@ -27,6 +27,9 @@ from wardround.federation.private_files import create_private
 
 LEDGER_FILE = "ledger.sqlite"
 BUSY_SECONDS = 20.0
+RESTORE = "a ledger is made once and never again: restore the whole folder from its backup, and do not serve before"
+"""What is said wherever a ledger is gone. A new one would forget what was spent, so none is ever offered."""
+
 # STRICT tables; older libraries would quietly store text in integer columns.
 LEAST_SQLITE = (3, 37, 0)
 
@@ -65,7 +68,8 @@ class Database:
     Several processes may open the same file: a steward's command beside a serving agent. Nobody may open the
     file by other means in a process that uses it, because closing any descriptor would drop SQLite's locks.
     `later` are tables that a role gained after its first files were made: they are added to such a file when it is
-    opened.
+    opened. Where the file must be `existing`, one that is missing or has no tables is lost, and `advice` says what
+    to do.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Database:
         later: str = "",
         keeping: Keeping = Keeping.DURABLE,
         existing: bool = False,
+        advice: str = RESTORE,
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
         if sqlite3.sqlite_version_info < LEAST_SQLITE:
@@ -83,6 +88,7 @@ class Database:
         self.path = path
         self._schema = schema
         self._later = later
+        self._existing, self._advice = existing, advice
         self._keeping = keeping
         fleeting = keeping in (Keeping.FILE, Keeping.MEMORY)
         self._synchronous, self._journal = (_OFF, "memory") if fleeting else (_EXTRA, "delete")
@@ -93,7 +99,7 @@ class Database:
         self._broken = False
         if not path.is_file():
             if existing:
-                raise ConfigurationMistaken(f"{path} does not exist; a ledger is made once, by init, and never again.")
+                raise lost(path, "is missing", advice)
             _create(path, _template(schema, later) if fleeting else b"")
         with _translated():
             self._prepare(self._connection())
@@ -209,6 +215,8 @@ class Database:
             if made not in (0, versions[0]):
                 raise LedgerCorrupt(f"{self.path} was made by another version of wardround, or for another role.")
             if made == 0:
+                if self._existing:
+                    raise lost(self.path, "is empty", self._advice)
                 _make(writing, self._schema, mark="user_version")
             if self._later and grown != versions[1]:
                 _make(writing, self._later, mark="application_id")
@@ -228,6 +236,11 @@ class Database:
     def _refuse_if_broken(self) -> None:
         if self._broken:
             raise InvariantBroken("The ledger failed earlier; the process must stop and decide from disk.")
+
+
+def lost(path: Path, how: str, advice: str = RESTORE) -> ConfigurationMistaken:
+    """The error for a file that was there once and is not any more, or holds nothing."""
+    return ConfigurationMistaken(f"{path} {how}; {advice}.")
 
 
 @contextlib.contextmanager

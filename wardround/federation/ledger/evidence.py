@@ -19,7 +19,7 @@ from wardround.federation.errors import ConfigurationMistaken, FederationError, 
 from wardround.federation.identity import Identity
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.accounts import Balance
-from wardround.federation.ledger.database import BUSY_SECONDS, LEDGER_FILE
+from wardround.federation.ledger.database import BUSY_SECONDS, LEDGER_FILE, lost
 from wardround.federation.ledger.entry import Entry, Head
 from wardround.federation.release import Extent, decode_release, extent, release_hash
 from wardround.federation.study_file import parse_study
@@ -95,6 +95,8 @@ def _damage_reported() -> Iterator[None]:
 def _read_folder(folder: Path) -> Evidence:
     path = folder / LEDGER_FILE
     if not path.is_file():
+        if (folder / "identity.pem").exists():
+            raise lost(path, "is missing")
         raise ConfigurationMistaken(f"{folder} has no ledger; name a role's folder, or an export of its ledger.")
     with _damage_reported():
         # Writable, because a journal left by a crash must be rolled back before anything can be read.
