@@ -9,10 +9,10 @@ from __future__ import annotations
 import datetime
 import os
 import socket
-import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from urllib.parse import urlsplit
 
 from protos.channels import proxy_uri
@@ -21,12 +21,14 @@ from site_agent.dataset import FORMATS, TableSource, kind_of, source_path
 from site_agent.folder import SiteFolder, open_folder
 from site_agent.ledger import SiteLedger
 from site_agent.link import GrpcLink
+from site_agent.prepared.dataset import FOLDER as PREPARED
 from site_agent.prepared.dataset import PreparedFirst
 from site_agent.prepared.site import site_dataset
 from wardround.federation.addresses import split_address
 from wardround.federation.certificates import load_certificate, validity
 from wardround.federation.configuration import read_text
 from wardround.federation.errors import FederationError
+from wardround.federation.exposure import everything_in, exposed, name_of, replaceable
 from wardround.federation.expressions import And, IsNull
 from wardround.federation.query import Aggregate, Query, Statistic
 from wardround.federation.shape import shape
@@ -36,7 +38,6 @@ from wardround.privacy.law import Mechanism
 
 CONNECT_SECONDS = 5.0
 CLOCK_SECONDS = 60.0
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def check_site(path: Path) -> list[Finding]:
     except FederationError as error:
         return [Finding("configuration", ok=False, text=error.message)]
     found.append(Finding("configuration", ok=True, text=f"{configuration.name} in study {study.name}"))
-    found.extend(_permissions(folder))
+    found.extend(_permissions(folder, configuration))
     found.append(_guarded("ledger", lambda: _ledger(folder)))
     found.append(_guarded("certificate", lambda: _certificate(folder)))
     found.extend(_network(folder, configuration))
@@ -77,15 +78,31 @@ def _guarded(subject: str, find: Callable[[], Finding]) -> Finding:
         return Finding(subject, ok=False, text=error.message)
 
 
-def _permissions(folder: SiteFolder) -> Iterator[Finding]:
-    private = [folder.path, folder.path / "identity.pem", folder.tls / "key.pem", folder.ledger]
-    loose = [str(path) for path in private if path.exists() and path.stat().st_mode & OTHERS]
-    if loose:
-        yield Finding("permissions", ok=False, text=f"others can reach {', '.join(loose)}; run: chmod go-rwx FILE")
+def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Finding]:
+    owner = folder.path.stat().st_uid
+    faults = list(exposed(_secrets(SiteFolder(folder.path.resolve()), configuration), owner=owner))
+    if owner != os.geteuid():
+        who = name_of(owner)
+        faults.append(f"the folder is {who}'s; run: sudo -u {who} wardround site check {quote(str(folder.path))}")
     elif not os.access(folder.path, os.W_OK):
-        yield Finding("permissions", ok=False, text=f"{folder.path} cannot be written by this user")
-    else:
-        yield Finding("permissions", ok=True, text="keys and ledger are readable by this user only")
+        faults.append(f"{folder.path} cannot be written by this user")
+    if configuration.account is not None and replaceable(beside := (folder.path / configuration.account).parent):
+        faults.append(f"others could replace the shared account; run: chmod go-w {quote(str(beside))}")
+    for fault in faults:
+        yield Finding("permissions", ok=False, text=fault)
+    if not faults:
+        yield Finding("permissions", ok=True, text="keys, ledger and snapshots are this user's alone")
+
+
+def _secrets(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Path]:
+    """What nobody else may read or replace; the hospital's own tables are the hospital's own affair."""
+    names = ("site.toml", "study.toml", "coordinator.json", "identity.pem", "rows.key", "serving")
+    yield from (folder.path, *(folder.path / name for name in names))
+    yield from everything_in(folder.tls)
+    yield from everything_in(folder.path / PREPARED)
+    accounts = [] if configuration.account is None else [os.path.normpath(folder.path / configuration.account)]
+    for database in (folder.ledger, *accounts):
+        yield from (Path(f"{database}{end}") for end in ("", "-journal", "-wal", "-shm"))
 
 
 def _ledger(folder: SiteFolder) -> Finding:
