@@ -10,6 +10,7 @@ import datetime
 import os
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -19,11 +20,13 @@ from protos.channels import proxy_uri
 from site_agent.configuration import SiteConfiguration
 from site_agent.dataset import FORMATS, TableSource, kind_of, source_path
 from site_agent.folder import SiteFolder, open_folder
+from site_agent.folder_account import account_path, account_standing
 from site_agent.ledger import SiteLedger
 from site_agent.link import GrpcLink
 from site_agent.prepared.dataset import FOLDER as PREPARED
 from site_agent.prepared.dataset import PreparedFirst
 from site_agent.prepared.site import site_dataset
+from site_agent.spending import spending
 from wardround.federation.addresses import split_address
 from wardround.federation.certificates import load_certificate, validity
 from wardround.federation.configuration import read_text
@@ -33,7 +36,6 @@ from wardround.federation.expressions import And, IsNull
 from wardround.federation.query import Aggregate, Query, Statistic
 from wardround.federation.shape import shape
 from wardround.federation.study import Study, Table
-from wardround.privacy.filter import epsilon_spent
 from wardround.privacy.law import Mechanism
 
 CONNECT_SECONDS = 5.0
@@ -63,7 +65,9 @@ def check_site(path: Path) -> list[Finding]:
         return [Finding("configuration", ok=False, text=error.message)]
     found.append(Finding("configuration", ok=True, text=f"{configuration.name} in study {study.name}"))
     found.extend(_permissions(folder, configuration))
-    found.append(_guarded("ledger", lambda: _ledger(folder)))
+    found.append(_guarded("ledger", lambda: _ledger(folder, configuration)))
+    if (name := configuration.account) is not None:
+        found.append(_guarded("account", lambda: _account(folder, configuration, name, study)))
     found.append(_guarded("certificate", lambda: _certificate(folder)))
     found.extend(_network(folder, configuration))
     found.extend(_coordinator(folder, study))
@@ -86,7 +90,7 @@ def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterat
         faults.append(f"the folder is {who}'s; run: sudo -u {who} wardround site check {quote(str(folder.path))}")
     elif not os.access(folder.path, os.W_OK):
         faults.append(f"{folder.path} cannot be written by this user")
-    if configuration.account is not None and replaceable(beside := (folder.path / configuration.account).parent):
+    if configuration.account is not None and replaceable(beside := account_path(folder, configuration.account).parent):
         faults.append(f"others could replace the shared account; run: chmod go-w {quote(str(beside))}")
     for fault in faults:
         yield Finding("permissions", ok=False, text=fault)
@@ -100,21 +104,25 @@ def _secrets(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[P
     yield from (folder.path, *(folder.path / name for name in names))
     yield from everything_in(folder.tls)
     yield from everything_in(folder.path / PREPARED)
-    accounts = [] if configuration.account is None else [os.path.normpath(folder.path / configuration.account)]
+    accounts = [] if configuration.account is None else [account_path(folder, configuration.account)]
     for database in (folder.ledger, *accounts):
         yield from (Path(f"{database}{end}") for end in ("", "-journal", "-wal", "-shm"))
 
 
-def _ledger(folder: SiteFolder) -> Finding:
-    ledger = SiteLedger(folder.ledger, identity=folder.identity())
-    try:
-        reason, spent, cap, head = ledger.frozen(), ledger.spent(), ledger.cap(), ledger.head()
-    finally:
-        ledger.close()
+def _ledger(folder: SiteFolder, configuration: SiteConfiguration) -> Finding:
+    with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
+        reason, spent, head = ledger.frozen(), ledger.spent(), ledger.head()
     if reason is not None:
         return Finding("ledger", ok=False, text=f"frozen: {reason}")
-    text = f"{head.sequence} entries; spent ε = {epsilon_spent(spent, cap):.3g} of {cap.epsilon:g}"
-    return Finding("ledger", ok=True, text=text)
+    # Of the cap in site.toml, which comes into force with the next start.
+    ok, text = spending(spent, configuration.policy.cap)
+    return Finding("ledger", ok=ok, text=f"{head.sequence} entries; {text}")
+
+
+def _account(folder: SiteFolder, configuration: SiteConfiguration, name: str, study: Study) -> Finding:
+    with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
+        ok, text = account_standing(folder, configuration, name, study, ledger)
+    return Finding("account", ok=ok, text=text)
 
 
 def _certificate(folder: SiteFolder) -> Finding:

@@ -14,6 +14,7 @@ from protos.calls import EnrolmentCalls
 from site_agent.configuration import SiteConfiguration, parse_site
 from site_agent.dataset import check_sources
 from site_agent.folder import CoordinatorRecord, SiteFolder
+from site_agent.folder_account import check_unit
 from site_agent.ledger import SiteLedger
 from site_agent.policy import TRAINING
 from wardround.federation.certificates import key_from_pem, key_to_pem, make_request, new_tls_key
@@ -98,6 +99,7 @@ def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
         msg = f"{source.name}: site.name is {configuration.name!r} but the invitation is for {invitation.site!r}."
         raise ConfigurationMistaken(msg)
     check_sources(configuration.tables, folder=path)
+    check_unit(SiteFolder(path), configuration, study)
     if (fault := delta_fault(study.cap.delta, {configuration.name: configuration.patients})) is not None:
         msg = f"The study cannot be joined: {fault}"
         raise ConfigurationMistaken(msg)

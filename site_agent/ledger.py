@@ -17,6 +17,7 @@ from pathlib import Path
 
 from protos.codec_plan import decode_task, encode_task
 from site_agent import blocks, closed_tables, outbox, requests
+from site_agent.charges import Charged, charged
 from site_agent.closed_tables import ClosedTables
 from site_agent.freezing import frozen_reason, refuse_if_frozen
 from site_agent.outbox import HistoryLine, Kept
@@ -136,6 +137,11 @@ class SiteLedger:
         with self._database.reading() as connection:
             found = accounts.balances(connection).get(self.dataset)
         return Cost.zero() if found is None else found.spent
+
+    def charges(self) -> list[Charged]:
+        """Everything that was charged, plan by plan."""
+        with self._database.reading() as connection:
+            return charged(connection)
 
     def charged(self, plan_id: str) -> bool:
         """Whether this plan was paid for."""

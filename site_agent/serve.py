@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -9,16 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from site_agent.agent import Agent
-from site_agent.configuration import SiteConfiguration
 from site_agent.folder import SiteFolder, open_folder
+from site_agent.folder_account import open_account
 from site_agent.ledger import SiteLedger, utc_today
 from site_agent.link import GrpcLink
 from site_agent.pipeline import Pipeline
 from site_agent.prepared.site import site_dataset
-from site_agent.shared_account import SharedAccount
+from site_agent.spending import spending
 from wardround.federation.ledger.serving_lock import serving_lock
-from wardround.federation.study import Study
 from wardround.privacy.chance import Chance, SecureChance
+
+log = logging.getLogger("wardround.site")
 
 
 @contextmanager
@@ -32,22 +34,13 @@ def open_ledger(path: Path) -> Iterator[SiteLedger]:
         ledger.close()
 
 
-def open_shared_account(folder: SiteFolder, configuration: SiteConfiguration, study: Study) -> SharedAccount | None:
-    """The account this folder shares with others over the same dataset, if site.toml names one."""
-    if configuration.account is None:
-        return None
-    return SharedAccount(
-        folder.path / configuration.account,
-        dataset=configuration.dataset,
-        owner=f"{configuration.name} {study.study_hash}",
-        cap=configuration.policy.cap,
-    )
-
-
 def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agent:
     """The agent of this folder over gRPC."""
     configuration, study = folder.configuration(), folder.study()
     ledger.set_cap(configuration.policy.cap)
+    within, text = spending(ledger.spent(), configuration.policy.cap)
+    if not within:
+        log.warning("%s", text)
     coordinator = folder.coordinator().identity
     dataset = site_dataset(folder, configuration, study)
     pipeline = Pipeline(
@@ -59,7 +52,7 @@ def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agen
         dataset,
         noise,
         utc_today,
-        open_shared_account(folder, configuration, study),
+        open_account(folder, configuration, study, ledger),
         folder.row_key(),
     )
     return Agent(pipeline, ledger, GrpcLink(folder))

@@ -1,17 +1,33 @@
-"""A consortium and hospitals that enrol with it in this process: every file that `init` makes, without a wire."""
+"""A consortium and hospitals that enrol with it in this process: every file that `init` makes, without a wire.
+
+Their rows are a double that remembers being read; ledgers, accounts and tasks are the real ones.
+"""
 
 from __future__ import annotations
 
 import datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.enrolment import enrol_site, make_invitation, opened
 from coordinator.folder import CoordinatorFolder, open_folder
+from coordinator.planning import plans_for
 from coordinator.serve import initialise
 from site_agent.enrolment import begin, finish, prepare_enrolment
 from site_agent.folder import SiteFolder
-from tests.roles.lone_site import STUDY
+from site_agent.folder_account import open_account
+from site_agent.ledger import SiteLedger
+from site_agent.pipeline import Pipeline
+from tests.roles.lone_site import COUNT, STUDY, Rows
+from wardround.analyst.sql import parse
+from wardround.federation.answer import AskRequest
+from wardround.federation.errors import FederationError
 from wardround.federation.invitation import write_invitation
+from wardround.federation.ledger.entry import EMPTY
+from wardround.federation.plan import Plan
+from wardround.federation.task import Submission, Task, sign_task
+from wardround.privacy.law import Mechanism
+from wardround.simulation.noise import ZeroNoise
 
 NOW = datetime.datetime.now(datetime.UTC)
 LIFE = datetime.timedelta(days=14)
@@ -57,3 +73,50 @@ def enrol(consortium: CoordinatorFolder, path: Path, invitation: Path, config: P
 def hospital(consortium: CoordinatorFolder, name: str = "north", *, more: str = "") -> SiteFolder:
     """An enrolled hospital beside the consortium's folder."""
     return enrol(consortium, consortium.path.parent / name, *invite(consortium, name, more=more))
+
+
+@dataclass
+class Serving:
+    """An agent of an enrolled hospital, opened as `serve` opens it; nobody is dialled."""
+
+    consortium: CoordinatorFolder
+    site: SiteFolder
+    rows: Rows = field(default_factory=Rows)
+    ledger: SiteLedger = field(init=False)
+    pipeline: Pipeline = field(init=False)
+
+    def __post_init__(self) -> None:
+        configuration, study = self.site.configuration(), self.site.study()
+        self.ledger = SiteLedger(self.site.ledger, identity=self.site.identity())
+        self.ledger.set_cap(configuration.policy.cap)
+        try:
+            account = open_account(self.site, configuration, study, self.ledger)
+        except FederationError:
+            self.ledger.close()
+            raise
+        coordinator = self.consortium.identity().public
+        self.pipeline = Pipeline(
+            configuration.name,
+            study,
+            configuration.policy,
+            coordinator,
+            self.ledger,
+            self.rows,
+            ZeroNoise(),
+            NOW.date,
+            account,
+        )
+
+    def ask(self, nonce: str = "", *, epsilon: float = 0.5) -> Submission:
+        """Ask how many rows there are; another nonce is another question."""
+        request = AskRequest(parse(COUNT), epsilon=epsilon, nonce=nonce)
+        plans = plans_for(request, self.pipeline.study, {self.pipeline.site: 1000})
+        return self.run(next(plan for plan in plans if plan.mechanism is Mechanism.DISCRETE_GAUSSIAN))
+
+    def run(self, plan: Plan) -> Submission:
+        return self.pipeline.run(sign_task(Task(plan, self.pipeline.site, EMPTY), self.consortium.identity()))
+
+    def close(self) -> None:
+        self.ledger.close()
+        if self.pipeline.shared is not None:
+            self.pipeline.shared.close()

@@ -13,7 +13,7 @@ import pytest
 
 from site_agent.configuration import parse_site
 from site_agent.policy import Approval
-from site_agent.shared_account import SharedAccount
+from site_agent.shared_account import Folder, SharedAccount
 from tests.roles.lone_site import NAME, STUDY, LoneSite
 from tests.roles.test_hostile_coordinator import answered, unhurt
 from wardround.federation import canonical
@@ -255,7 +255,8 @@ def test_a_training_that_a_steward_denies_is_refused(tmp_path: Path) -> None:
 
 
 def shared_account(site: LoneSite, path: Path) -> SharedAccount:
-    account = SharedAccount(path, dataset="ehr", owner=site.study.study_hash, cap=site.policy.cap, keeping=Keeping.FILE)
+    folder = Folder(NAME, site.study.study_hash, site.study.unit)
+    account = SharedAccount(path, dataset="ehr", folder=folder, cap=site.policy.cap, keeping=Keeping.FILE)
     site.pipeline = dataclasses.replace(site.pipeline, shared=account)
     return account
 

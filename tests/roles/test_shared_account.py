@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.shared_account import SharedAccount
+from site_agent.shared_account import Folder, SharedAccount
 from tests.roles.lone_site import STUDY, LoneSite
 from wardround.federation.errors import BudgetExceeded
 from wardround.federation.ledger.database import Keeping
@@ -18,9 +18,8 @@ OTHER = STUDY.replace('name = "trial"', 'name = "other"')
 def site_with(folder: Path, account: Path, *, study: str) -> LoneSite:
     folder.mkdir()
     site = LoneSite(folder, study=study, max_epsilon_per_plan=4.0)
-    shared = SharedAccount(
-        account, dataset="ehr", owner=site.study.study_hash, cap=site.policy.cap, keeping=Keeping.FILE
-    )
+    who = Folder("north", site.study.study_hash, site.study.unit)
+    shared = SharedAccount(account, dataset="ehr", folder=who, cap=site.policy.cap, keeping=Keeping.FILE)
     site.pipeline = dataclasses.replace(site.pipeline, shared=shared)
     return site
 

@@ -63,6 +63,14 @@ def check(folder: Folder, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
+@app.command(epilog="Example: wardround site account st-mary")
+def account(folder: Folder) -> None:
+    """Bring what this folder has charged into the account that it shares with other folders over the same dataset."""
+    from site_agent.folder_account import bring_charges
+
+    say(bring_charges(folder))
+
+
 @app.command(epilog="Example: wardround site prepare st-mary")
 def prepare(folder: Folder) -> None:
     """Copy the study's columns into DIR/prepared, sorted by patient: questions are answered from there, and faster."""

@@ -89,9 +89,14 @@ def debit(connection: sqlite3.Connection, account: str, cost: Cost) -> None:
 
 
 def pay(connection: sqlite3.Connection, account: str, cost: Cost, *, cap: Cap) -> None:
-    """Spend `cost`, or refuse with what was asked and what remains of `cap`."""
-    if not fits(connection, account, cost):
-        raise budget_exceeded(cost, spent(connection, account), cap)
+    """Spend `cost`, or refuse with what was asked and what remains of `cap`.
+
+    An account whose cap was lowered below what is spent in one lane has room left in the other, but then no cap
+    bounds the two together: such an account pays for nothing.
+    """
+    before = spent(connection, account)
+    if not admits(cap.allowance(), before, cost) or not fits(connection, account, cost):
+        raise budget_exceeded(cost, before, cap)
     debit(connection, account, cost)
 
 

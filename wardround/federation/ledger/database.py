@@ -261,6 +261,9 @@ def _fault(error: sqlite3.Error) -> FederationError:
         return LedgerBusy(private=text)
     if code in _DAMAGED:
         return LedgerCorrupt(private=text)
+    if getattr(error, "sqlite_errorcode", -1) == sqlite3.SQLITE_READONLY_DBMOVED:
+        # SQLite looks before it writes: what is written to a file without a name would be gone.
+        return InvariantBroken("A ledger was moved, removed or replaced while it was in use; restore it.", private=text)
     return InvariantBroken("The ledger failed; the process must stop and decide from disk.", private=text)
 
 

@@ -16,7 +16,7 @@ from wardround.federation.ledger.evidence import Store
 from wardround.federation.ledger.problems import Code, Problem
 from wardround.federation.ledger.receipts import acknowledges
 from wardround.privacy.facts import AnyFact
-from wardround.privacy.filter import Cap
+from wardround.privacy.filter import Cap, epsilon_charged
 from wardround.privacy.loss import Cost, total
 
 # Allowances come from floating point, whose last places differ between machines; this is far above that.
@@ -122,8 +122,14 @@ class SiteRules:
         yield from self._blocks.charged(facts, plan_id=plan_id, sites=(self._site,), sequence=entry.sequence)
         self._charges.setdefault(plan_id, (entry.sequence, facts))
         self._spent += cost
-        if not self._spent.fits(self._allowance):
+        if not self._spent.fits(self._allowance) or (cost != Cost.zero() and self._above_the_cap()):
             yield Code.OVERSPENT
+
+    def _above_the_cap(self) -> bool:
+        """Whether both lanes together are above the cap: one was lowered below its own, and the other went on."""
+        if self._cap is None or self._spent.fits(self._cap.allowance()):
+            return False
+        return epsilon_charged(self._spent, delta=self._cap.delta) > self._cap.epsilon * (1.0 + _MACHINE_DIFFERENCE)
 
     def _released(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         plan_id, hashed = text_in(body, "plan_id"), text_in(body, "release_hash")
