@@ -18,7 +18,7 @@ from wardround.federation.step_form import StepForm
 from wardround.federation.study import Study
 from wardround.federation.task import SignedTask, Task
 from wardround.federation.training import Step
-from wardround.privacy.filter import epsilon_charged
+from wardround.privacy.filter import epsilon_charged, is_within
 
 
 def authentic(signed: SignedTask, *, site: str, coordinator: PublicIdentity) -> Task:
@@ -42,6 +42,12 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape
     if site not in plan.addressed or not plan.lists_its_participants_once:
         msg = "the plan does not name this site among its participants, each once and in order."
         raise PlanRefused(msg)
+    if len(plan.participants) < policy.min_sites:
+        msg = (
+            f"the plan names {len(plan.participants)} participants and this site takes part with {policy.min_sites} or "
+            "more; see policy.min_sites in site.toml."
+        )
+        raise PlanRefused(msg)
     for word in _words(plan.query, policy):
         msg = f"this site's policy does not allow {word!r}; see policy.statistics in site.toml."
         raise PlanRefused(msg)
@@ -50,8 +56,8 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape
         raise PlanRefused(msg)
     charge = price(plan, study)
     # Of a training the whole price counts, whichever of its rounds this is.
-    asked = epsilon_charged(charge.cost, delta=policy.cap.delta)
-    if asked > policy.max_epsilon_per_plan * (1 + 1e-9):
+    if not is_within(charge.cost, epsilon=policy.max_epsilon_per_plan, delta=policy.cap.delta):
+        asked = epsilon_charged(charge.cost, delta=policy.cap.delta)
         msg = (
             f"the plan costs ε = {asked:.4g} but this site allows ε = {policy.max_epsilon_per_plan:.4g} a plan, "
             f"{asked - policy.max_epsilon_per_plan:.4g} too little; nothing was charged."

@@ -64,6 +64,7 @@ def check_site(path: Path) -> list[Finding]:
     except FederationError as error:
         return [Finding("configuration", ok=False, text=error.message)]
     found.append(Finding("configuration", ok=True, text=f"{configuration.name} in study {study.name}"))
+    found.append(Finding("policy", ok=True, text=f"at most ε = {configuration.policy.text()}"))
     found.extend(_permissions(folder, configuration))
     found.append(_guarded("ledger", lambda: _ledger(folder, configuration)))
     if (name := configuration.account) is not None:

@@ -13,7 +13,7 @@ from wardround.federation.configuration import Section, nearest, parse, read_tex
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.query import Statistic
 from wardround.federation.study import Study, delta_fault
-from wardround.federation.study_file import NAME
+from wardround.federation.study_file import MAX_SITES, NAME
 from wardround.privacy.filter import Cap
 
 
@@ -112,6 +112,15 @@ def _policy(section: Section, study: Study) -> Policy:
         statistics=tuple(Statistic(name) for name in names if name != TRAINING),
         approval=Approval(section.text("approval", Approval.AUTOMATIC.value, choices=[a.value for a in Approval])),
         training=TRAINING in names,
+        min_sites=_min_sites(section, study),
     )
     section.close()
     return policy
+
+
+def _min_sites(section: Section, study: Study) -> int:
+    """A hospital may ask for more company than the study does, and not for less."""
+    least = section.integer("min_sites", study.min_sites, lower=1, upper=MAX_SITES)
+    if least < study.min_sites:
+        raise section.fault("min_sites", f"{study.min_sites} or more, as the study itself asks for so many sites")
+    return least

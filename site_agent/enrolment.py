@@ -43,6 +43,7 @@ address = "{address}"
 epsilon = {epsilon}
 delta = {delta}
 max_epsilon_per_plan = {per_plan}
+min_sites = {min_sites}                    # how many sites a plan must name for this one to take part
 # What may be asked. "keys" would let texts leave that enough patients share.
 statistics = [{statistics}]
 approval = "automatic"           # or "manual": a data steward approves each plan
@@ -65,8 +66,7 @@ class Ready:
         return (
             f"{study_text(self.study)}\n"
             f"This site: {self.configuration.name}, declares {self.configuration.patients} patients, "
-            f"allows ε = {policy.cap.epsilon:g} in all and {policy.max_epsilon_per_plan:g} a plan, "
-            f"approval {policy.approval.value}"
+            f"allows ε = {policy.cap.epsilon:g} in all and {policy.text()}"
         )
 
 
@@ -118,6 +118,7 @@ def _template(invitation: Invitation, study: Study) -> str:
         epsilon=study.cap.epsilon,
         delta=study.cap.delta,
         per_plan=study.cap.epsilon / 3,
+        min_sites=study.min_sites,
         statistics=", ".join(f'"{word}"' for word in (*(s for s in Statistic if s is not Statistic.KEYS), TRAINING)),
     )
 

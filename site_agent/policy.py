@@ -1,4 +1,4 @@
-"""The hospital's own rules, which no coordinator can change: a cap, a cap per plan, what may be asked, who decides."""
+"""The hospital's own rules, which no coordinator can change: caps, what may be asked, in what company, who decides."""
 
 from __future__ import annotations
 
@@ -21,10 +21,19 @@ class Approval(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What this hospital allows, per dataset and across studies."""
+    """What this hospital allows, per dataset and across studies.
+
+    `min_sites` is the least number of participants that a plan must name for this site to be one of them.
+    """
 
     cap: Cap
     max_epsilon_per_plan: float
     statistics: tuple[Statistic, ...]
     approval: Approval
     training: bool = True
+    min_sites: int = 1
+
+    def text(self) -> str:
+        """What one plan is held to, in a few words."""
+        sites = "1 site" if self.min_sites == 1 else f"{self.min_sites} sites"
+        return f"{self.max_epsilon_per_plan:g} a plan, with {sites} or more, approval {self.approval.value}"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wardround.privacy import filter as filter_module
-from wardround.privacy.calibration import gaussian_scale, laplace_scale, mu_squared_units, without_slack
+from wardround.privacy.calibration import gaussian_scale, laplace_scale, mu_squared_units, pure_units, without_slack
 from wardround.privacy.filter import (
     Cap,
     admits,
@@ -17,6 +17,7 @@ from wardround.privacy.filter import (
     epsilon_remaining,
     epsilon_spent,
     fraction_remaining,
+    is_within,
 )
 from wardround.privacy.gaussian import delta_of, epsilon_of, mu_of
 from wardround.privacy.law import Mechanism, NoiseLaw
@@ -336,3 +337,20 @@ def test_an_analyst_who_changes_lanes_by_an_answer_gains_nothing(switch: float) 
         for high in lanes:
             reached = adaptive_delta(gaussian + pure, first=first, switch=switch, low=low, high=high)
             assert reached <= delta
+
+
+@given(st.floats(1e-3, 20.0), st.sampled_from([1e-9, 1e-6, 1e-3]), st.floats(0.0, 1.0))
+def test_a_cost_is_within_an_epsilon_to_the_unit(epsilon: float, delta: float, share: float) -> None:
+    pure = pure_units(epsilon * share)
+    left = Fraction(epsilon) - Fraction(pure, PURE_UNIT)
+    gaussian = mu_squared_units(epsilon=filter_module._down(left), delta=delta) if left > 0 else 0
+    for cost, within in (
+        (Cost(gaussian, pure, 0), True),
+        (Cost(gaussian + 1, pure, 0), False),
+        (Cost(0, pure_units(epsilon), 0), True),
+        (Cost(0, pure_units(epsilon) + 1, 0), False),
+        (Cost(1, pure_units(epsilon) + 1, 0), False),
+    ):
+        assert is_within(cost, epsilon=epsilon, delta=delta) is within, cost
+    assert not is_within(Cost(1, 0, 0), epsilon=epsilon, delta=0.0)
+    assert is_within(Cost(0, pure, 0), epsilon=epsilon, delta=0.0)

@@ -107,11 +107,13 @@ class Serving:
             account,
         )
 
-    def ask(self, nonce: str = "", *, epsilon: float = 0.5) -> Submission:
+    def ask(
+        self, nonce: str = "", *, epsilon: float = 0.5, mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN
+    ) -> Submission:
         """Ask how many rows there are; another nonce is another question."""
         request = AskRequest(parse(COUNT), epsilon=epsilon, nonce=nonce)
         plans = plans_for(request, self.pipeline.study, {self.pipeline.site: 1000})
-        return self.run(next(plan for plan in plans if plan.mechanism is Mechanism.DISCRETE_GAUSSIAN))
+        return self.run(next(plan for plan in plans if plan.mechanism is mechanism))
 
     def run(self, plan: Plan) -> Submission:
         return self.pipeline.run(sign_task(Task(plan, self.pipeline.site, EMPTY), self.consortium.identity()))

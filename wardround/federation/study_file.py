@@ -22,6 +22,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 MAX_BOUND = 10**15
 MAX_CATEGORIES = 100_000
+MAX_SITES = 10_000
 WEEK_SECONDS = 7 * 24 * 3600.0
 
 
@@ -50,7 +51,7 @@ def parse_study(text: str, *, name: str = "study.toml") -> Study:
         unit=unit,
         overlap=overlap,
         cap=_cap(top.section("budget")),
-        min_sites=top.integer("min_sites", 1, lower=1, upper=10_000),
+        min_sites=top.integer("min_sites", 1, lower=1, upper=MAX_SITES),
         deadline_seconds=top.number("deadline_seconds", 60.0, lower=0.1, upper=30 * 24 * 3600.0),
         approval_seconds=top.number("approval_seconds", WEEK_SECONDS, lower=0.0, upper=366 * 24 * 3600.0),
         tables=_tables(top.section("tables"), unit),

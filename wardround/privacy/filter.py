@@ -82,6 +82,19 @@ def epsilon_charged(cost: Cost, *, delta: float) -> float:
     return _up(Fraction(gaussian) + Fraction(pure))
 
 
+@lru_cache(maxsize=1024)
+def is_within(cost: Cost, *, epsilon: float, delta: float) -> bool:
+    """Whether a cost is at most `epsilon` at `delta`, compared in whole units.
+
+    What is planned for exactly `epsilon` is; one unit more, in either lane, is not. No tolerance is needed: an
+    epsilon becomes units by the function that planning uses, and is never derived back from them.
+    """
+    left = Fraction(epsilon) - Fraction(cost.pure, PURE_UNIT)
+    if cost.mu_squared == 0 or left <= 0 or delta == 0.0:
+        return left >= 0 and cost.mu_squared == 0
+    return cost.mu_squared <= mu_squared_units(epsilon=_down(left), delta=delta)
+
+
 def epsilon_remaining(spent: Cost, cap: Cap, *, delta: float, overlap: int = 1) -> float:
     """The largest next question, as an epsilon at `delta`, that would be admitted.
 

@@ -79,4 +79,5 @@ def default_policy(study: Study) -> Policy:
         max_epsilon_per_plan=study.cap.epsilon,
         statistics=tuple(Statistic),
         approval=Approval.AUTOMATIC,
+        min_sites=study.min_sites,
     )
