@@ -50,7 +50,7 @@ def open_account(
 def account_standing(
     folder: SiteFolder, configuration: SiteConfiguration, name: str, study: Study, ledger: SiteLedger
 ) -> tuple[bool, str]:
-    """Whether the account of this name is as it should be, and what it holds; nothing is written."""
+    """Whether the account of this name is as it should be, and what it holds; nothing is charged or noted."""
     charges, path = ledger.charges(), account_path(folder, name)
     if not charges and not path.exists():
         return True, f"{path} does not exist yet; the first agent that serves makes it"

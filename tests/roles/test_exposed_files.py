@@ -13,6 +13,7 @@ from site_agent.check import Finding, _permissions, check_site
 from site_agent.folder import SiteFolder
 from site_agent.prepared.site import prepare_site
 from tests.roles.enrolled import found, hospital
+from wardround.federation.ledger.export import export
 
 SOMEBODY = 54321
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -138,3 +139,20 @@ def test_the_finding_is_one_of_a_check(as_it_was: SiteFolder) -> None:
     wrong = [finding for finding in check_site(as_it_was.path) if finding.subject == "permissions"]
     (as_it_was.path / "rows.key").chmod(0o600)
     assert [finding.ok for finding in wrong] == [False]
+
+
+# --- what is written beside secrets is staged like them ---------------------------------------------------------------
+
+
+def test_an_export_and_a_snapshot_s_manifest_are_not_written_through_what_was_planted(
+    as_it_was: SiteFolder, tmp_path: Path
+) -> None:
+    (loot := tmp_path / "loot").write_bytes(b"as it was")
+    planted = [tmp_path / "out.new", as_it_was.path / "prepared" / "visits" / "manifest.json.new"]
+    for link in planted:
+        link.symlink_to(loot)
+    export(as_it_was.path, tmp_path / "out")
+    prepare_site(as_it_was.path, report=lambda _: None)
+    planted[1].unlink()
+    assert loot.read_bytes() == b"as it was"
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o600
