@@ -191,6 +191,11 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
     ],
     "a charge is not debited": [(ACCOUNTS, "    debit(connection, account, cost)", "    pass")],
     "the budget is not asked": [
+        (
+            ACCOUNTS,
+            "    if not admits(cap.allowance(), before, cost) or not fits(connection, account, cost):",
+            "    if False:",
+        ),
         (ACCOUNTS, "    if not fits(connection, account, cost):", "    if False:"),
         (ACCOUNTS, " AND mu_squared <= cap_mu_squared", ""),
     ],

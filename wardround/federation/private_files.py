@@ -1,7 +1,7 @@
 """Files and folders that are their owner's alone: keys, ledgers, invitations, prepared rows.
 
 Whoever can write to a folder can plant things there: links, pipes, other people's files, under the very name that we
-are about to use. So nothing here opens or follows what it finds. A file is always a new one, made under a name that
+are about to use. So nothing here follows what it finds. What is written is always a new file, made under a name that
 nobody foresees, and takes its place by being renamed; modes are set on what is open, whatever the umask says.
 """
 
