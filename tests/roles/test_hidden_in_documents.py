@@ -23,7 +23,7 @@ import pytest
 
 from coordinator.enrolment import issue_profile, make_invitation
 from coordinator.folder import CoordinatorFolder, open_folder
-from coordinator.ledger import open_ledger
+from coordinator.ledger import begin_ledger
 from coordinator.serve import initialise
 from site_agent.enrolment import prepare_enrolment
 from tests.cli.calling import call
@@ -201,6 +201,6 @@ def test_a_coordinator_of_before_opens_and_verifies(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(BEFORE, encoding="utf-8")
     identity = Identity.generate()
     identity.save(tmp_path / "identity.pem")
-    open_ledger(tmp_path, study=parse_study(BEFORE), identity=identity).close()
+    begin_ledger(tmp_path, study=parse_study(BEFORE), identity=identity).close()
     assert CoordinatorFolder(tmp_path).study() == parse_study(BEFORE)
     assert verify(tmp_path).valid
