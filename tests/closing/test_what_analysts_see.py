@@ -10,6 +10,7 @@ import pytest
 
 from coordinator.dispatch import LONGEST_RETRY_SECONDS
 from coordinator.federation import Coordinator
+from coordinator.ledger import open_ledger
 from site_agent.dataset import Tables
 from tests.closing.failing_sources import BAD, COHORTS, STUDY, asking, sqlite_that_raises
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
@@ -64,7 +65,7 @@ class Threaded(World):
     """A world whose rounds run in threads, so that somebody can watch them; its hospitals move when they are told."""
 
     def opened(self) -> Coordinator:
-        return Coordinator(self.folder, study=self.study, identity=self.identity, noiseless=True)
+        return Coordinator(open_ledger(self.folder, study=self.study, identity=self.identity), noiseless=True)
 
 
 def two_worlds(folder: Path) -> list[Threaded]:

@@ -14,6 +14,7 @@ from coordinator.analyst_service import AnalystService
 from coordinator.enrolment import issue_profile
 from coordinator.federation import Coordinator
 from coordinator.folder import open_folder
+from coordinator.ledger import open_ledger
 from coordinator.serve import initialise
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated import answer_pb2, plan_pb2
@@ -61,7 +62,7 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
     issue_profile(folder, "amira", tmp_path / "amira.profile", now=now)
     profile, key, authority = read_profile(tmp_path / "amira.profile"), new_tls_key(), folder.authority()
     shown = authority.issue(key.public_key(), role=Role.COORDINATOR, name="trial", life=DAY, now=now, hosts=[HOST])
-    coordinator = Coordinator(folder.path, study=study, identity=folder.identity())
+    coordinator = Coordinator(open_ledger(folder.path, study=study, identity=folder.identity()))
     coordinator.roster.enrol_site(
         name="north", identity=Identity.generate().public, patients=1000, dataset="ehr", study_signature=b""
     )
