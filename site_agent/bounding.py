@@ -9,15 +9,17 @@ no order of a file enters. The bound needs no randomness: exactly `cap` records 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from site_agent.giants import Counts, numbers_at
 from site_agent.tallies import Tally, tally_width
 from wardround.federation.shape import Part, PartKind
 from wardround.privacy.bounded import IntVector
@@ -48,7 +50,12 @@ class RecordNumber:
     @property
     def bits(self) -> int:
         """How many bits a record takes; at most 53."""
-        return self.cell_bits if self.wide else self.cell_bits + sum(self.value_bits)
+        return self.cell_bits if self.wide else self.all_bits
+
+    @property
+    def all_bits(self) -> int:
+        """How many it would take in one number with all its values; of a row's record at most 54."""
+        return self.cell_bits + sum(self.value_bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +67,15 @@ class Coded:
     number: NDArray[np.uint64] = field(repr=False)
     copies: NDArray[np.uint64] = field(repr=False)
     wide: tuple[IntVector, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """How many records of a unit count, and what decides which: the units' seeds, in order, and the site's key."""
+
+    cap: int
+    seeds: NDArray[np.uint64] = field(repr=False)
+    key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,19 +105,24 @@ def record_number(part: Part) -> RecordNumber:
     return RecordNumber(cell_bits, bits, lowest, wide=cell_bits + sum(bits) > _NARROW)
 
 
-def packed_tally(packed: Numbers, part: Part, *, cap: int, key: bytes, lowest_key: int) -> Tally:
-    """The tally of records whose numbers are preceded by the unit's place after `lowest_key`; sorts in place."""
+def packed_tally(packed: Numbers, part: Part, *, cap: int, key: bytes, seeds: Seeds) -> Tally:
+    """The tally of records whose numbers are preceded by a number of the unit, which has a seed; sorts in place."""
     packed.sort()
     bits = record_number(part).bits
-
-    def own(place: Numbers) -> NDArray[np.uint64]:
-        return place.astype(np.uint64) + np.uint64(lowest_key % 2**_WORD)
-
     total = _nothing(part)
     for some in _whole_units(packed, bits, at_least=max(_PIECE, 4 * total.size)):
         unit, number = _apart(some, bits)
-        total = total + _sum(_kept(unit, _Records(number), cap, own, key), part)
+        total = total + _sum(_kept(unit, _Records(number), cap, seeds, key), part)
     return total
+
+
+def keys_as_seeds(lowest: int) -> Seeds:
+    """The seeds of units that are numbered by their keys, which are whole numbers, from the lowest on: the keys."""
+
+    def seeds(place: Numbers) -> NDArray[np.uint64]:
+        return place.astype(np.uint64) + np.uint64(lowest % 2**_WORD)
+
+    return seeds
 
 
 def coded_tally(found: Coded, part: Part, *, cap: int, key: bytes) -> Tally:
@@ -125,6 +146,54 @@ def coded_tally(found: Coded, part: Part, *, cap: int, key: bytes) -> Tally:
         order = np.lexsort((*reversed(mine.wide), mine.number, unit))
         unit, mine = unit[order], mine.at(order)
     return tally + _sum(_kept(unit, mine, cap, seeds.__getitem__, key), part)
+
+
+def records_tally(
+    unit: IntVector, cell: IntVector, values: Sequence[IntVector], part: Part, choice: Choice | None
+) -> Tally:
+    """The tally of records of units 0, 1, …: of all of them, or of those that a choice leaves."""
+    form = record_number(part)
+    number = cell.astype(np.uint64) if form.wide else numbered(cell, values, form)
+    codes = np.zeros(cell.size, dtype=np.uint64) if choice is None else (unit + 1).astype(np.uint64)
+    seeds = np.zeros(1, dtype=np.uint64) if choice is None else np.concatenate(([np.uint64(0)], choice.seeds))
+    wide = tuple(values) if form.wide else ()
+    found = Coded(codes, seeds[codes], number, np.ones(cell.size, dtype=np.uint64), wide)
+    cap, key = (1, b"") if choice is None else (choice.cap, choice.key)
+    return coded_tally(found, part, cap=cap, key=key)
+
+
+def numbered(cell: IntVector, values: Sequence[IntVector], form: RecordNumber) -> NDArray[np.uint64]:
+    """Records as one number each."""
+    number = cell.astype(np.uint64)
+    for value, bits, lowest in zip(values, form.value_bits, form.lowest, strict=True):
+        number = number << np.uint64(bits) | (value - lowest).astype(np.uint64)
+    return number
+
+
+def counted_tally(counts: Counts, part: Part, *, cap: int, seed: int, key: bytes) -> Tally:
+    """The tally of one unit whose rows do not fit into memory and can only be counted; see `giants`."""
+    form = record_number(part)
+    drawn = int(_keyed(np.array([seed % 2**_WORD], dtype=np.uint64), key)[0])
+
+    def places(size: int) -> IntVector:
+        return places_of(size, drawn % size if size else 0, cap)
+
+    return _tally(_apart_again(numbers_at(counts, form.all_bits, places), form), part)
+
+
+def places_of(size: int, beginning: int, cap: int) -> IntVector:
+    """The places of the records that count, of one unit that has `size`."""
+    if size <= cap:
+        return np.arange(size)
+    return _spread(np.array([size]), np.array([beginning]), cap).ravel()
+
+
+def _apart_again(number: NDArray[np.uint64], form: RecordNumber) -> _Records:
+    """Records that were one number each although they are wide, as all others of their part are."""
+    if not form.wide:
+        return _Records(number)
+    cell, values = _held(_Records(number), dataclasses.replace(form, wide=False))
+    return _Records(cell.astype(np.uint64), tuple(values))
 
 
 def _whole_units(packed: Numbers, bits: int, *, at_least: int) -> Iterator[Numbers]:
@@ -156,16 +225,30 @@ def _apart(packed: Numbers, bits: int) -> tuple[Numbers, Numbers]:
 
 def _kept(unit: Numbers, mine: _Records, cap: int, seeds: Seeds, key: bytes) -> tuple[_Records, ...]:
     """The records that count; `unit` and, within a unit, their numbers are in order."""
+
+    def beginning(crowded: Numbers, size: IntVector) -> IntVector:
+        return (_keyed(seeds(crowded), key) % size.astype(np.uint64)).astype(np.int64)
+
+    within, chosen = chosen_places(unit, cap, beginning)
+    return (mine if within is None else mine.at(within), *([] if chosen is None else [mine.at(chosen)]))
+
+
+def chosen_places(
+    unit: Numbers, cap: int, beginning: Callable[[Numbers, IntVector], IntVector]
+) -> tuple[NDArray[np.bool_] | None, IntVector | None]:
+    """Which records of units in order count: all of those with at most `cap` (None: everybody's), and some places.
+
+    `beginning` is asked for the units that have more, and how many each has.
+    """
     starts = np.flatnonzero(np.concatenate(([True], unit[1:] != unit[:-1])))
     sizes = np.diff(starts, append=unit.size)
     crowded = sizes > cap
     if not crowded.any():
-        return (mine,)
+        return None, None
     first, size = starts[crowded], sizes[crowded]
-    beginning = (_keyed(seeds(unit[first]), key) % size.astype(np.uint64)).astype(np.int64)
-    places = _spread(size, beginning, cap)
+    places = _spread(size, beginning(unit[first], size), cap)
     places += first[:, np.newaxis]
-    return mine.at(np.repeat(~crowded, sizes)), mine.at(places.ravel())
+    return np.repeat(~crowded, sizes), places.ravel()
 
 
 def _spread(size: IntVector, beginning: IntVector, cap: int) -> IntVector:

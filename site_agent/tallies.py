@@ -24,6 +24,10 @@ Tally = NDArray[np.int64] | NDArray[np.object_]
 _SAFE, _SAFE_COUNT = 2**20, 2**54
 """Sums below this can be multiplied by any weight of a part without leaving 64 bits, and counts by an increment."""
 
+_WHOLE = 2**63
+_AT_ONCE = 2**16
+"""So many coordinates at a time: Python's own whole numbers take five times the memory of an array's."""
+
 
 def tally_width(part: Part) -> int:
     """How many sums a source hands in for each group.
@@ -48,17 +52,36 @@ def tally_width(part: Part) -> int:
             return 2 * _codes(part)
 
 
+def added(left: Tally, right: Tally) -> Tally:
+    """The exact sum of two tallies: of one array for as long as 64 bits are enough; `left` is used up."""
+    if np.object_ in (left.dtype, right.dtype) or _largest(left) + _largest(right) >= _WHOLE:
+        return np.add(left.astype(np.object_), right.astype(np.object_))
+    return np.add(left, right, out=left)
+
+
+def _largest(tally: Tally) -> int:
+    """The greatest magnitude in it; the lowest of all 64-bit numbers has no positive counterpart among them."""
+    return max(int(tally.max()), -int(tally.min())) if tally.size else 0
+
+
 def finish(part: Part, tally: Tally) -> Bounded:
     """The bounded total that these sums amount to; what 2^61 cannot hold saturates, which moves nothing apart."""
     if tally.shape != (part.groups, tally_width(part)):
         raise InvariantBroken(private="a source did not hand in the sums its part asks for")
-    exact: Tally = tally
+    total = np.empty((part.groups, part.coordinates), dtype=np.int64)
+    at_once = max(_AT_ONCE // max(part.coordinates, tally.shape[1]), 1)
+    for start in range(0, part.groups, at_once):
+        some = slice(start, start + at_once)
+        coordinates = _coordinates(part, _exact(part, tally[some]))
+        total[some] = np.clip(coordinates, -LARGEST_TOTAL, LARGEST_TOTAL).astype(np.int64)
+    return Bounded(total.reshape(-1), part.l1_sensitivity, part.l2_sensitivity_squared, part.grid)
+
+
+def _exact(part: Part, tally: Tally) -> Tally:
+    """The sums as numbers that no weight of the part takes out of their type."""
     safe = _SAFE if part.quantisers and part.coding is None else _SAFE_COUNT
-    if tally.dtype != np.object_ and tally.size and int(np.abs(tally).max()) >= safe:
-        exact = tally.astype(np.object_)
-    coordinates = _coordinates(part, exact).ravel()
-    total = np.clip(coordinates, -LARGEST_TOTAL, LARGEST_TOTAL).astype(np.int64)
-    return Bounded(total, part.l1_sensitivity, part.l2_sensitivity_squared, part.grid)
+    small = tally.dtype != np.object_ and _largest(tally) < safe
+    return tally if small else tally.astype(np.object_)
 
 
 def _coordinates(part: Part, tally: Tally) -> Tally:

@@ -17,7 +17,7 @@ from site_agent.prepared.cohorts import Columns, present
 from site_agent.prepared.columns import KeptColumn, per_row
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.grouping import MONTHS_A_YEAR, domain, month_range
-from wardround.federation.quantising import Coding, Quantiser
+from wardround.federation.quantising import Quantiser
 from wardround.federation.query import GroupBy, Grouping, Statistic
 from wardround.federation.shape import Part, Shape
 from wardround.federation.study import Column
@@ -94,11 +94,6 @@ def quantised(values: Values, quantiser: Quantiser) -> Vector:
         scaled = np.floor((np.where(known, double, 0.0) - float(quantiser.origin)) * float(quantiser.per_unit) + 0.5)
     inside = np.clip(scaled, float(quantiser.low), float(quantiser.high)).astype(np.int64)
     return np.where(known, inside, NO_LEVEL)
-
-
-def coded(levels: Vector, coding: Coding) -> Vector:
-    """min(⌊(q + offset) / width⌋, codes − 1)."""
-    return np.minimum((levels + coding.offset) // coding.width, coding.codes - 1)
 
 
 def _combined(places: list[Vectors], sizes: list[int]) -> Vectors:

@@ -13,7 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from site_agent.prepared.cells import NO_LEVEL, Cells, Vector, Vectors, coded
+from site_agent.collapsing import joined, own_values, record_values, row_numbers
+from site_agent.prepared.cells import NO_LEVEL, Cells, Vector, Vectors
 from site_agent.prepared.cohorts import Mask
 from site_agent.prepared.columns import KeptColumn
 from site_agent.prepared.scanning import (
@@ -131,7 +132,7 @@ class RecordSums:
         if patients.size == 0:
             return
         if not self._collapses:
-            self._add_records(cell, self._values(levels), patients.size)
+            self._add_records(cell, own_values(self._part, levels), patients.size)
             return
         if cell is None:
             runs, kept = by_patient(patients), None
@@ -152,22 +153,8 @@ class RecordSums:
         """What the rows of one unit in one group amount to."""
         if runs.order is not None:
             levels = [level.take(runs.order) for level in levels]
-        if self._part.kind is PartKind.LAST:
-            return [np.maximum.reduceat(self._values(levels)[0], runs.starts)]
-        twice = 2 * runs.sizes
-        means = [(2 * np.add.reduceat(level, runs.starts) + runs.sizes) // twice for level in levels]
-        return self._values(means)
-
-    def _values(self, levels: list[Vector]) -> list[Vector]:
-        """The numbers of a record from its levels: the levels themselves, or one code."""
-        coding = self._part.coding
-        match self._part.kind:
-            case PartKind.CODES | PartKind.TREE if coding is not None:
-                return [coded(levels[0], coding)]
-            case PartKind.LAST if coding is not None:
-                return [2 * coded(levels[0], coding) + levels[1]]
-            case _:
-                return levels
+        together = joined(self._part, row_numbers(self._part, levels), runs.starts)
+        return record_values(self._part, together, runs.sizes)
 
     def _add_records(self, cell: Vector | None, values: list[Vector], records: int) -> None:
         total, width = self._total, self._total.shape[1]

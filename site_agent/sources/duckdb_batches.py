@@ -1,18 +1,20 @@
 """Typed rows out of DuckDB for preparation: all units, a share of them at a time, so that memory stays bounded.
 
 A share is read by one statement and holds its units whole. Values come as plain numbers; only texts whose values
-are not public, and unit keys that are no whole numbers, come as text.
+are not public, and unit keys that are no whole numbers, come as text. A share that holds too many rows, because one
+of its units does, is read line by line, which takes longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from site_agent.limits import Limits
 from site_agent.prepared.batches import (
     ABSENT,
     BATCH_ROWS,
@@ -27,8 +29,9 @@ from site_agent.prepared.batches import (
     Values,
     texts_of,
 )
+from site_agent.shares import Share
 from site_agent.sources.duckdb_dialect import DuckdbDialect, literal
-from site_agent.sources.duckdb_records import Slice
+from site_agent.sources.duckdb_records import among
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows
 from site_agent.statements.trees import call, cast, counted, integer, is_null, named, present, ref
@@ -36,6 +39,10 @@ from wardround.federation.errors import SourceFailed
 from wardround.federation.study import Column, ColumnType, Table
 
 _SHARE_ROWS = 2**21
+_LINES = 2**20
+"""So many values at a time where they come line by line, as Python's own."""
+
+_TEXT_BYTES = 256
 _PRESENT = "p_"
 
 Found = Mapping[str, NDArray[np.generic]]
@@ -54,10 +61,46 @@ def duckdb_batches(
     number = int(_read(connection, exp.select(named(counted(), "n")).from_(known.query.subquery("known")))["n"][0])
     shares = max(-(-number // share_rows), 1)
     for place in range(shares):
-        mine = Slice(place, shares).among(known)
-        found = _read(connection, _plain(mine, table, whole_keys=whole_keys))
+        statement = _plain(among(Share(place, shares), known), table, whole_keys=whole_keys)
+        found = _read(connection, statement.limit(2 * share_rows + 1))
+        if found[UNIT].size > 2 * share_rows:
+            del found
+            yield from _line_by_line(connection, statement, table)
+            continue
         for start in range(0, found[UNIT].size, BATCH_ROWS):
             yield _batch(found, table, slice(start, start + BATCH_ROWS))
+
+
+def share_rows_of(table: Table, limits: Limits) -> int:
+    """How many rows of a table a share may hold: twice as many may come at once, and take twice their room for that."""
+    texts = 1 + sum(column.open for column in table.columns)
+    row_bytes = 16 * len(table.columns) + _TEXT_BYTES * texts
+    return max(min(limits.array_bytes // (4 * row_bytes), _SHARE_ROWS), 1)
+
+
+def _line_by_line(connection: duckdb.DuckDBPyConnection, statement: exp.Select, table: Table) -> Iterator[Batch]:
+    """The batches of one statement, which DuckDB works out while its lines are fetched."""
+    names = [column.alias for column in statement.expressions]
+    at_once = max(_LINES // len(names), 1)
+    try:
+        lines = connection.execute(statement.sql(dialect="duckdb"))
+        while some := lines.fetchmany(at_once):
+            values = zip(*some, strict=True)
+            found = {name: _array(column) for name, column in zip(names, values, strict=True)}
+            yield _batch(found, table, slice(0, len(some)))
+        return
+    except (duckdb.Error, MemoryError, RuntimeError, ValueError):
+        pass
+    raise SourceFailed
+
+
+def _array(values: Sequence[object]) -> NDArray[np.generic]:
+    """As DuckDB itself would have handed them out: what holds a text is an array of objects."""
+    if any(isinstance(value, str) for value in values) or None in values:
+        found = np.empty(len(values), dtype=np.object_)
+        found[:] = values
+        return found
+    return np.array(values)
 
 
 def _read(connection: duckdb.DuckDBPyConnection, statement: exp.Select) -> Found:

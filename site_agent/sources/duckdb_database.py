@@ -21,11 +21,12 @@ from sqlglot import exp
 from site_agent.dataset import TableSource
 from site_agent.learning.examples import Examples
 from site_agent.learning.reading import read_examples, schema_of
+from site_agent.limits import Limits
 from site_agent.prepared.batches import Batch, Fingerprint
 from site_agent.prepared.fingerprints import digest_text, stat_text
 from site_agent.relations import placed, relation_query
-from site_agent.sources.duckdb_batches import duckdb_batches
-from site_agent.sources.duckdb_locked import Limits, locked_database
+from site_agent.sources.duckdb_batches import duckdb_batches, share_rows_of
+from site_agent.sources.duckdb_locked import locked_database
 from site_agent.sources.duckdb_tallies import DuckdbTallies, key_range
 from site_agent.sources.refusals import missing_column, nested_key, other_type, refused_file
 from site_agent.sources.typed_columns import accepts, accepts_key, is_whole_key, typed_column, typed_key
@@ -48,9 +49,9 @@ _LOCKED = "Could not set lock"
 Answer = TypeVar("Answer")
 
 
-def open_duckdb(table: str, path: str, source: TableSource, *, key: bytes) -> DuckdbTable:
+def open_duckdb(table: str, path: str, source: TableSource, *, key: bytes, limits: Limits | None = None) -> DuckdbTable:
     """The study's `table` in the database at `path`."""
-    return DuckdbTable(path, source.relation or table, source.timeout_seconds, key)
+    return DuckdbTable(path, source.relation or table, source.timeout_seconds, key, limits or Limits())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ class DuckdbTable:
             with self._reading() as connection:
                 rows = TypedRows(self._typed(table, table.columns, stored))
                 whole = is_whole_key({stored[table.unit_key]})
-                yield from duckdb_batches(connection, rows, table, whole_keys=whole)
+                at_once = share_rows_of(table, self.limits)
+                yield from duckdb_batches(connection, rows, table, whole_keys=whole, share_rows=at_once)
                 return
         except _FAILURES:
             pass
@@ -131,13 +133,12 @@ class DuckdbTable:
             self._attach(connection)
             try:
                 late.start()
-                connection.execute("BEGIN TRANSACTION READ ONLY")
+                # No transaction, which one statement too large for the memory would end: a file that is attached cannot
+                # be written by anybody, so that all statements see one state.
                 yield connection
             finally:
                 over.set()
                 late.join()
-                with contextlib.suppress(duckdb.Error):
-                    connection.execute("ROLLBACK")
                 connection.execute(f"DETACH {_HOSPITAL}")
 
     def _database(self) -> duckdb.DuckDBPyConnection:

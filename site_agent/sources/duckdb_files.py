@@ -22,10 +22,11 @@ from sqlglot import exp
 from site_agent.dataset import TableFiles
 from site_agent.learning.examples import Examples
 from site_agent.learning.reading import read_examples, schema_of
+from site_agent.limits import Limits
 from site_agent.prepared.batches import Batch, Fingerprint, every_column
 from site_agent.prepared.fingerprints import digest_text, stat_text
-from site_agent.sources.duckdb_batches import duckdb_batches
-from site_agent.sources.duckdb_locked import Limits, locked_database
+from site_agent.sources.duckdb_batches import duckdb_batches, share_rows_of
+from site_agent.sources.duckdb_locked import locked_database
 from site_agent.sources.duckdb_records import Keys
 from site_agent.sources.duckdb_tallies import DuckdbTallies, key_range
 from site_agent.sources.file_layouts import (
@@ -111,7 +112,8 @@ class DuckdbFiles:
         layouts = self._layouts(form)
         whole = is_whole_key({layout.columns[table.unit_key][1] for layout in layouts})
         with self._connection([path for layout in layouts for path in layout.paths]) as connection:
-            yield from duckdb_batches(connection, TypedRows(typed_rows(form, layouts)), table, whole_keys=whole)
+            rows, at_once = TypedRows(typed_rows(form, layouts)), share_rows_of(table, self._limits)
+            yield from duckdb_batches(connection, rows, table, whole_keys=whole, share_rows=at_once)
 
     def close(self) -> None:
         """Let go of the database; the next question opens another."""

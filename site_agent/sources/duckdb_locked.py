@@ -1,12 +1,13 @@
-"""An embedded DuckDB that may open the files it is given and nothing else, and what it may use of the machine."""
+"""An embedded DuckDB that may open the files it is given and nothing else."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import duckdb
+
+from site_agent.limits import Limits
 
 # Fixed before the first statement and then locked. `type_pushdown` would move a cast into the CSV reader,
 # where it raises and prints the row.
@@ -27,29 +28,11 @@ _SETTINGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one question may use of the hospital's machine."""
-
-    threads: int = max(os.cpu_count() or 1, 1)
-    memory_mebibytes: int = 4096
-
-    @property
-    def database_kibibytes(self) -> int:
-        """What the database may take: three quarters."""
-        return self.memory_mebibytes * 768
-
-    @property
-    def records(self) -> int:
-        """How many records fit into the last quarter while a choice is made among them, at 64 bytes each."""
-        return self.memory_mebibytes * 4096
-
-
 def locked_database(allowed: Sequence[str], limits: Limits) -> duckdb.DuckDBPyConnection:
     """An empty database in memory that may open the paths in `allowed`; nothing can be set any more."""
     settings: dict[str, str | bool | int | float | list[str]] = {
         **_SETTINGS,
-        "threads": limits.threads,
+        "threads": limits.database_threads,
         "memory_limit": f"{limits.database_kibibytes}KiB",
     }
     connection = duckdb.connect(":memory:", config=settings)

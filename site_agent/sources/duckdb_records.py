@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from site_agent.bounding import RecordNumber, record_number
+from site_agent.shares import Share
 from site_agent.statements.dialect import Dialect
 from site_agent.statements.records import CELL, RECORDS, UNIT, TypedRows, value_names, with_records
 from site_agent.statements.trees import (
@@ -30,6 +31,9 @@ from site_agent.statements.trees import (
 from wardround.federation.shape import Part, Shape
 
 SEED, NUMBER, COPIES = "seed", "number", "copies"
+MINE, FIRST, WITHOUT = "mine", "first", "without"
+"""Parameters of statements: a unit, beginnings of numbers, units that are left out."""
+
 _CODE, _CROWDED = "code", "crowded"
 # Not 32: the factor that makes room for a record's bits must itself be a number of the type.
 _SMALL = 31
@@ -48,20 +52,20 @@ class Keys:
         return (self.high - self.low).bit_length()
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Those units whose key falls into one of `of` equal shares; a unit is always whole in one of them."""
+def among(share: Share, rows: TypedRows) -> TypedRows:
+    """The rows of a share's units; those that it leaves out are the parameter `$without`."""
+    found = rows
+    if share.of > 1:
+        bucket = exp.Mod(this=call("HASH", ref(UNIT)), expression=cast(text(str(share.of)), "UBIGINT"))
+        found = _where(found, exp.EQ(this=paren(bucket), expression=cast(text(str(share.place)), "UBIGINT")))
+    if share.without:
+        found = _where(found, exp.Not(this=paren(_listed(ref(UNIT), call("UNNEST", exp.Placeholder(this=WITHOUT))))))
+    return found
 
-    place: int = 0
-    of: int = 1
 
-    def among(self, rows: TypedRows) -> TypedRows:
-        """The rows of these units."""
-        if self.of == 1:
-            return rows
-        bucket = exp.Mod(this=call("HASH", ref(UNIT)), expression=cast(text(str(self.of)), "UBIGINT"))
-        mine = exp.EQ(this=paren(bucket), expression=cast(text(str(self.place)), "UBIGINT"))
-        return TypedRows(exp.select("*").from_(rows.query.subquery("every")).where(mine, copy=False))
+def parameters(share: Share) -> dict[str, object]:
+    """What a statement over a share's rows names and does not hold."""
+    return {WITHOUT: list(share.without)} if share.without else {}
 
 
 def numbered_records(form: Shape, part: Part, rows: TypedRows, dialect: Dialect, keys: Keys) -> exp.Select:
@@ -85,9 +89,8 @@ def coded_records(
     key; only the seed, which is the unit's own, may decide anything.
     """
     many = exp.GT(this=counted(), expression=integer(cap))
-    # A whole number is its own seed, as beside packed records: which of the two ways is taken depends on all keys.
-    seed, kind = (ref(UNIT), "BIGINT") if whole_keys else (call("HASH", ref(UNIT)), "UBIGINT")
-    columns: list[exp.Expression] = [named(exp.Window(this=exp.RowNumber()), _CODE), named(cast(seed, kind), SEED)]
+    seed, kind = _seed(whole_keys=whole_keys)
+    columns: list[exp.Expression] = [named(exp.Window(this=exp.RowNumber()), _CODE), named(seed, SEED)]
     crowded = grouped(relation(RECORDS), [ref(UNIT)], columns).having(many, copy=False)
     record = record_number(part)
     number = named(_number(part, record, "UBIGINT"), NUMBER)
@@ -114,6 +117,53 @@ def coded_records(
     return statement.with_(_CROWDED, as_=crowded, copy=False)
 
 
+def unit_records(form: Shape, part: Part, rows: TypedRows, dialect: Dialect) -> exp.Select:
+    """The unit of every record."""
+    return with_records(exp.select(ref(UNIT)).from_(relation(RECORDS)), form, part, rows, dialect)
+
+
+def giant_units(records: exp.Query, *, most: int, whole_keys: bool) -> exp.Select:
+    """(unit, seed) of units with more than `most` of some records."""
+    many = exp.GT(this=counted(), expression=integer(most))
+    seed, _ = _seed(whole_keys=whole_keys)
+    return grouped(records.subquery("every"), [ref(UNIT)], [named(seed, SEED)]).having(many, copy=False)
+
+
+def counted_records(form: Shape, part: Part, rows: TypedRows, dialect: Dialect, *, of: int, by: int) -> exp.Select:
+    """(number, copies): how many records of the unit `$mine` have each number, moved right by `by` bits.
+
+    Of those records that are one of `$first` when they are moved by `of`.
+    """
+    number = _number(part, record_number(part), "UBIGINT", whole=True)
+    first = _listed(_moved(number, of), cast(call("UNNEST", exp.Placeholder(this=FIRST)), "UBIGINT"))
+    moved = exp.select(named(_moved(number.copy(), by), NUMBER)).from_(relation(RECORDS)).where(first, copy=False)
+    found = grouped(moved.subquery("moved"), [ref(NUMBER)], [named(counted(), COPIES)])
+    return with_records(found, form, part, one_unit(rows), dialect)
+
+
+def one_unit(rows: TypedRows) -> TypedRows:
+    """The rows of the unit `$mine`."""
+    return _where(rows, exp.EQ(this=ref(UNIT), expression=exp.Placeholder(this=MINE)))
+
+
+def _where(rows: TypedRows, condition: exp.Expression) -> TypedRows:
+    return TypedRows(exp.select("*").from_(rows.query.subquery("every")).where(condition, copy=False))
+
+
+def _listed(value: exp.Expression, listed: exp.Expression) -> exp.Expression:
+    """Whether a value is in a list; unnested, so that it is looked up and not searched for."""
+    return exp.In(this=value, query=exp.select(listed).subquery())
+
+
+def _seed(*, whole_keys: bool) -> tuple[exp.Expression, str]:
+    """What decides where a unit's choice begins, and its type: a whole number is its own seed, other keys are hashed.
+
+    As beside packed records, whose units have no other: which way is taken depends on all keys, the choice may not.
+    """
+    seed, kind = (ref(UNIT), "BIGINT") if whole_keys else (call("HASH", ref(UNIT)), "UBIGINT")
+    return cast(seed, kind), kind
+
+
 def wide_names(part: Part) -> tuple[str, ...]:
     """The values that stand beside the record's number because they do not fit into it."""
     return value_names(part) if record_number(part).wide else ()
@@ -128,9 +178,14 @@ def _unsigned(bits: int) -> str:
     return "UINTEGER" if bits <= _SMALL else "UBIGINT"
 
 
-def _number(part: Part, record: RecordNumber, kind: str) -> exp.Expression:
+def _moved(number: exp.Expression, bits: int) -> exp.Expression:
+    return paren(exp.IntDiv(this=paren(number), expression=cast(text(str(1 << bits)), "UBIGINT")))
+
+
+def _number(part: Part, record: RecordNumber, kind: str, *, whole: bool = False) -> exp.Expression:
+    """The record's number; `whole` where its values are in it although they make it wide."""
     number = cast(ref(CELL), kind)
-    if record.wide:
+    if record.wide and not whole:
         return number
     for name, bits, lowest in zip(value_names(part), record.value_bits, record.lowest, strict=True):
         offset = exp.Sub(this=ref(name), expression=integer(lowest))

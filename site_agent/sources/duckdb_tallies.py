@@ -1,45 +1,65 @@
-"""The tally of each part read from DuckDB, a share of the units at a time where they must be brought within a cap.
+"""The tally of each part read from DuckDB: all units at once, or as many as fit (`site_agent.shares`).
 
-Memory is bounded: a share that holds more records than fit is read again as several smaller ones. A unit is
-read by one statement only, so a file that changes meanwhile cannot make it count twice.
+Memory is bounded whatever a unit holds. A unit is read by one statement; the records of a giant are only counted, by
+several (`site_agent.giants`).
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import duckdb
 import numpy as np
 from sqlglot import exp
 
-from site_agent.bounding import MOST_RECORDS, Coded, coded_tally, packed_tally, record_number
+from site_agent.bounding import (
+    MOST_RECORDS,
+    Coded,
+    coded_tally,
+    counted_tally,
+    keys_as_seeds,
+    packed_tally,
+    places_of,
+    record_number,
+)
+from site_agent.giants import Beginnings, Numbers, texts_at
+from site_agent.shares import GIANT, Crammed, Key, Share, pieces
 from site_agent.sources.duckdb_dialect import DuckdbDialect
 from site_agent.sources.duckdb_records import (
     COPIES,
+    FIRST,
+    MINE,
     NUMBER,
     SEED,
     Keys,
-    Slice,
+    among,
     coded_records,
+    counted_records,
+    giant_units,
     numbered_records,
+    one_unit,
+    parameters,
+    unit_records,
     wide_names,
 )
-from site_agent.statements.choosing import keys_statement, read_keys
-from site_agent.statements.records import UNIT, TypedRows, record_cap
+from site_agent.sources.duckdb_texts import UnitTexts
+from site_agent.statements.choosing import key_rows, keys_statement, read_keys
+from site_agent.statements.records import UNIT, TypedRows, is_collapsed, record_cap
 from site_agent.statements.tallying import is_coded, read_tally, tally_from, tally_statement
 from site_agent.statements.trees import ref
-from site_agent.tallies import Tally, finish
+from site_agent.tallies import Tally, added, finish
 from wardround.federation.shape import Part, Shape
-from wardround.privacy.bounded import Bounded
+from wardround.federation.study import Unit
+from wardround.privacy.bounded import Bounded, IntVector
 
-_SHARES = (1, 8, 64, 512)
 _WORD = 64
 
-
-class _Crammed(Exception):
-    """A share holds more records than fit into memory."""
+Answer = TypeVar("Answer")
+Found = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,59 +78,142 @@ class DuckdbTallies:
 
     def open_keys(self, form: Shape) -> dict[str, int]:
         """How many units hold each text of the question's open column."""
-        for shares in _SHARES:
-            with contextlib.suppress(duckdb.OutOfMemoryException):
-                found: Counter[str] = Counter()
-                for place in range(shares):
-                    statement = keys_statement(form, Slice(place, shares).among(self.rows), self._dialect)
-                    found.update(read_keys(self.connection.execute(_text(statement)).fetchall()))
-                return dict(found)
-        raise MemoryError
-
-    @property
-    def _dialect(self) -> DuckdbDialect:
-        return DuckdbDialect(self.key)
+        found: Counter[str] = Counter()
+        for piece in pieces(_Texts(self, form)):
+            found.update(piece)
+        return dict(found)
 
     def _tally(self, form: Shape, part: Part) -> Tally:
-        if (cap := record_cap(form, part)) is not None:
-            return self._capped(form, part, cap)
-        found = self.connection.execute(_text(tally_statement(form, part, self.rows, self._dialect)))
-        if is_coded(part):
-            cells, codes, numbers = found.fetchnumpy().values()
-            return tally_from(part, cells, codes, numbers)
-        return read_tally(part, found.fetchall())
+        cap = record_cap(form, part)
+        reading = _Sums(self, form, part) if cap is None else _Choice(self, form, part, cap)
+        return functools.reduce(added, pieces(reading))
 
-    def _capped(self, form: Shape, part: Part, cap: int) -> Tally:
-        for shares in _SHARES:
-            with contextlib.suppress(_Crammed):
-                first, *others = (self._share(form, part, cap, Slice(place, shares)) for place in range(shares))
-                # In Python's whole numbers, because shares together may leave 64 bits.
-                return first if not others else np.sum([each.astype(np.object_) for each in (first, *others)], axis=0)
-        raise MemoryError
+    @property
+    def dialect(self) -> DuckdbDialect:
+        """What DuckDB calls things, with the site's key."""
+        return DuckdbDialect(self.key)
 
-    def _share(self, form: Shape, part: Part, cap: int, share: Slice) -> Tally:
-        keys, rows, record = self.keys, share.among(self.rows), record_number(part)
+    def arrays(self, statement: exp.Query, given: Mapping[str, object]) -> Found:
+        """The columns that a statement finds."""
+        return self._fitting(statement, given, duckdb.DuckDBPyConnection.fetchnumpy)
+
+    def lines(self, statement: exp.Query, given: Mapping[str, object]) -> list[tuple[object, ...]]:
+        """The lines that a statement finds."""
+        return self._fitting(statement, given, duckdb.DuckDBPyConnection.fetchall)
+
+    def giants(self, records: exp.Query, share: Share) -> dict[Key, int]:
+        """The units that have too many of some records of a share, each with its seed."""
+        statement = giant_units(
+            records, most=min(self.most_records, MOST_RECORDS) // GIANT, whole_keys=self.keys is not None
+        )
+        return {unit: int(str(seed)) for unit, seed in self.lines(statement, parameters(share))}  # type: ignore[misc]
+
+    def _fitting(
+        self,
+        statement: exp.Query,
+        given: Mapping[str, object],
+        fetch: Callable[[duckdb.DuckDBPyConnection], Answer],
+    ) -> Answer:
+        try:
+            # Without the copy that the generator makes by default: no statement is used twice.
+            return fetch(self.connection.execute(statement.sql(dialect="duckdb", copy=False), dict(given) or None))
+        except duckdb.OutOfMemoryException:
+            pass
+        raise Crammed
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Where no unit has too many records: DuckDB adds them up. See `Reading`."""
+
+    source: DuckdbTallies
+    form: Shape
+    part: Part
+
+    def at_once(self, share: Share) -> Tally:
+        rows = among(share, self.source.rows)
+        statement = tally_statement(self.form, self.part, rows, self.source.dialect)
+        if is_coded(self.part):
+            cells, codes, numbers = self.source.arrays(statement, parameters(share)).values()
+            return tally_from(self.part, cells, codes, numbers)
+        return read_tally(self.part, self.source.lines(statement, parameters(share)))
+
+    def giants(self, share: Share) -> Mapping[Key, Callable[[], Tally]]:
+        """None: DuckDB holds one line for each unit and cell, however many rows a unit has."""
+        del share
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Where of each unit at most `cap` records count. See `Reading`."""
+
+    source: DuckdbTallies
+    form: Shape
+    part: Part
+    cap: int
+
+    def at_once(self, share: Share) -> Tally:
+        source, part, record = self.source, self.part, record_number(self.part)
+        rows, keys, given = among(share, source.rows), source.keys, parameters(share)
         if keys is not None and not record.wide and keys.bits + record.bits <= _WORD:
-            found = self._read(numbered_records(form, part, rows, self._dialect, keys))
-            return packed_tally(found[NUMBER], part, cap=cap, key=self.key, lowest_key=keys.low)
+            found = self._records(numbered_records(self.form, part, rows, source.dialect, keys), given)
+            return packed_tally(found[NUMBER], part, cap=self.cap, key=source.key, seeds=keys_as_seeds(keys.low))
         whole = keys is not None
-        found = self._read(coded_records(form, part, rows, self._dialect, cap=cap, whole_keys=whole))
+        statement = coded_records(self.form, part, rows, source.dialect, cap=self.cap, whole_keys=whole)
+        found = self._records(statement, given)
         wide = tuple(found[name] for name in wide_names(part))
         coded = Coded(found[UNIT], found[SEED], found[NUMBER], found[COPIES], wide)
-        return coded_tally(coded, part, cap=cap, key=self.key)
+        return coded_tally(coded, part, cap=self.cap, key=source.key)
 
-    def _read(self, statement: exp.Select) -> dict[str, np.ndarray]:
-        limited = statement.limit(self.most_records + 1, copy=False)
-        found = self.connection.execute(_text(limited)).fetchnumpy()
+    def giants(self, share: Share) -> Mapping[Key, Callable[[], Tally]]:
+        """Units with too many rows; records that are one for each cell are never more than the question's cells."""
+        if is_collapsed(self.form, self.part):
+            return {}
+        records = unit_records(self.form, self.part, among(share, self.source.rows), self.source.dialect)
+        found = self.source.giants(records, share)
+        return {unit: functools.partial(self._alone, unit, seed) for unit, seed in found.items()}
+
+    def _alone(self, unit: Key, seed: int) -> Tally:
+        def counts(within: Beginnings, moved: int) -> tuple[Numbers, IntVector]:
+            source = self.source
+            statement = counted_records(self.form, self.part, source.rows, source.dialect, of=within.moved, by=moved)
+            found = source.arrays(statement, {MINE: unit, FIRST: within.first.tolist()})
+            order = np.argsort(found[NUMBER])
+            return found[NUMBER][order], found[COPIES][order]
+
+        return counted_tally(counts, self.part, cap=self.cap, seed=seed, key=self.source.key)
+
+    def _records(self, statement: exp.Select, given: Mapping[str, object]) -> Found:
+        found = self.source.arrays(statement.limit(self.source.most_records + 1, copy=False), given)
         records = int(found[COPIES].sum()) if COPIES in found else found[NUMBER].size
-        if found[NUMBER].size > self.most_records or records > MOST_RECORDS:
-            raise _Crammed
+        if found[NUMBER].size > self.source.most_records or records > MOST_RECORDS:
+            raise Crammed
         return found
 
 
-def _text(statement: exp.Query) -> str:
-    # Without the copy that the generator makes by default: no statement is used twice.
-    return statement.sql(dialect="duckdb", copy=False)
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The keys of an open column, of each patient at most so many. See `Reading`."""
+
+    source: DuckdbTallies
+    form: Shape
+
+    def at_once(self, share: Share) -> dict[str, int]:
+        statement = keys_statement(self.form, among(share, self.source.rows), self.source.dialect)
+        return read_keys(self.source.lines(statement, parameters(share)))
+
+    def giants(self, share: Share) -> Mapping[Key, Callable[[], dict[str, int]]]:
+        if self.form.unit is not Unit.PATIENT:
+            return {}
+        rows = key_rows(self.form, among(share, self.source.rows), self.source.dialect)
+        return {unit: functools.partial(self._alone, unit) for unit in self.source.giants(rows, share)}
+
+    def _alone(self, unit: Key) -> dict[str, int]:
+        source, most = self.source, self.form.parts[0].max_groups
+        texts = UnitTexts(source.connection, key_rows(self.form, one_unit(source.rows), source.dialect), unit)
+        chosen = texts_at(texts, lambda number: places_of(number, texts.beginning(number, source.dialect), most))
+        return read_keys((text.decode(), 1) for text in chosen)
 
 
 def key_range(connection: duckdb.DuckDBPyConnection, rows: exp.Query) -> Keys:

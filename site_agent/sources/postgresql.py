@@ -19,6 +19,7 @@ from sqlglot import exp
 from site_agent.dataset import TableSource
 from site_agent.learning.examples import Examples
 from site_agent.learning.reading import read_examples, schema_of
+from site_agent.limits import Limits
 from site_agent.prepared.batches import BATCH_ROWS, Batch, Fingerprint, batch_of_rows
 from site_agent.prepared.fingerprints import digest_text
 from site_agent.sources.postgresql_columns import (
@@ -57,10 +58,11 @@ _FIRST_DAY = "1970-01-01"
 Answer = TypeVar("Answer")
 
 
-def open_postgresql(table: str, source: TableSource, *, key: bytes) -> PostgresqlTable:
+def open_postgresql(table: str, source: TableSource, *, key: bytes, limits: Limits | None = None) -> PostgresqlTable:
     """The study's `table` in the database at an address without a password."""
     check_address(table, source.source)
-    return PostgresqlTable(source.source, source.relation or table, source.rank, source.timeout_seconds, key)
+    relation, found = source.relation or table, limits or Limits()
+    return PostgresqlTable(source.source, relation, source.rank, source.timeout_seconds, key, found)
 
 
 def can_write(table: Table, source: TableSource) -> bool:
@@ -82,6 +84,7 @@ class PostgresqlTable:
     rank: str | None
     timeout_seconds: float
     key: bytes = field(repr=False)
+    limits: Limits = field(default_factory=Limits)
 
     def reading(self) -> contextlib.AbstractContextManager[Connection]:
         """A connection for one question."""

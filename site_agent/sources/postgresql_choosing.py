@@ -71,22 +71,6 @@ def packing(part: Part) -> Packing | None:
     return folded if fine and folded.unit_bits >= _LEAST_FOLDED_UNIT_BITS else None
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Those units of whom a hash falls into one of `of` equal shares, a power of two."""
-
-    place: int = 0
-    of: int = 1
-
-    def among(self, rows: TypedRows, dialect: PostgresqlDialect) -> TypedRows:
-        """The rows of these units."""
-        if self.of == 1:
-            return rows
-        bucket = exp.BitwiseAnd(this=dialect.mixed(ref(UNIT)), expression=integer(self.of - 1))
-        mine = exp.EQ(this=paren(bucket), expression=integer(self.place))
-        return restricted(rows, mine)
-
-
 def restricted(rows: TypedRows, condition: exp.Expression) -> TypedRows:
     """Some of the rows."""
     return TypedRows(exp.select("*").from_(rows.query.subquery("every")).where(condition, copy=False))
@@ -104,7 +88,35 @@ def levels_once(statement: exp.Select, part: Part) -> exp.Select:
 def packed_tally_statement(
     form: Shape, part: Part, rows: TypedRows, dialect: PostgresqlDialect, *, cap: int, packed: Packing
 ) -> exp.Select:
-    """The tally over at most `cap` records of each unit; a line without a cell says that some keys did not fit."""
+    """The tally over at most `cap` records of each unit whose key fits; a line without a cell says that one did not."""
+    numbers = _numbers(part, packed, dialect)
+    # Fenced off: PostgreSQL sorts single numbers much faster than lines, and would sort lines by itself.
+    ordered = exp.select(ref("x")).from_(numbers.subquery("numbers")).order_by(ref("x"))
+    together = exp.select(named(exp.ArrayAgg(this=ref("x")), "v")).from_(_fenced(ordered).subquery("ordered"))
+    further = exp.Bracket(this=ref("v"), expressions=[exp.Slice(this=exp.Literal.number(cap + 1))])
+    pairs = exp.select(named(call("UNNEST", ref("v")), "a"), named(call("UNNEST", further), "b"))
+    pairs = _fenced(pairs.from_(_fenced(together).subquery("together")))
+    differs = paren(exp.BitwiseXor(this=ref("a"), expression=ref("b")))
+    other = exp.NullSafeNEQ(this=paren(_right(differs, packed.own_bits)), expression=integer(0))
+    return _counting(pairs.subquery("pairs"), other, form, part, rows, dialect, packed)
+
+
+def ranked_tally_statement(
+    form: Shape, part: Part, rows: TypedRows, dialect: PostgresqlDialect, *, cap: int, packed: Packing
+) -> exp.Select:
+    """The same choice, the last `cap` records of each unit in the order of their numbers, by a window and no array."""
+    unit = paren(_right(ref("x"), packed.own_bits))
+    last = exp.Order(expressions=[exp.Ordered(this=ref("x"), desc=True)])
+    place = exp.Window(this=exp.RowNumber(), partition_by=[unit], order=last)
+    placed = exp.select(named(ref("x"), "a"), named(place, "b")).from_(
+        _numbers(part, packed, dialect).subquery("numbers")
+    )
+    kept = exp.LTE(this=ref("b"), expression=integer(cap))
+    return _counting(placed.subquery("placed"), kept, form, part, rows, dialect, packed)
+
+
+def _numbers(part: Part, packed: Packing, dialect: PostgresqlDialect) -> exp.Select:
+    """Each record as one number `x`; none where its unit's key does not fit."""
     number = _number(part, packed.record)
     single: exp.Expression = relation(RECORDS)
     if packed.folded:
@@ -112,17 +124,21 @@ def packed_tally_statement(
         single = _fenced(exp.select(ref(UNIT), named(number, _NUMBER)).from_(single)).subquery("single")
         number = ref(_NUMBER)
     every = _folded(packed, dialect) if packed.folded else _beside(number, packed, dialect)
-    numbers = exp.select(named(exp.Case().when(packed.holds(ref(UNIT)), every), "x")).from_(single)
-    # Fenced off: PostgreSQL sorts single numbers much faster than lines, and would sort lines by itself.
-    ordered = exp.select(ref("x")).from_(_fenced(numbers).subquery("numbers")).order_by(ref("x"))
-    together = exp.select(named(exp.ArrayAgg(this=ref("x")), "v")).from_(_fenced(ordered).subquery("ordered"))
-    further = exp.Bracket(this=ref("v"), expressions=[exp.Slice(this=exp.Literal.number(cap + 1))])
-    pairs = exp.select(named(call("UNNEST", ref("v")), "a"), named(call("UNNEST", further), "b"))
-    pairs = _fenced(pairs.from_(_fenced(together).subquery("together")))
-    differs = paren(exp.BitwiseXor(this=ref("a"), expression=ref("b")))
-    other = exp.NullSafeNEQ(this=paren(_right(differs, packed.own_bits)), expression=integer(0))
+    return _fenced(exp.select(named(exp.Case().when(packed.holds(ref(UNIT)), every), "x")).from_(single))
+
+
+def _counting(
+    source: exp.Subquery,
+    condition: exp.Expression,
+    form: Shape,
+    part: Part,
+    rows: TypedRows,
+    dialect: PostgresqlDialect,
+    packed: Packing,
+) -> exp.Select:
+    """The tally of those numbers `a` that a condition lets count."""
     held = named(_unfolded(packed, dialect), "a") if packed.folded else ref("a")
-    chosen = exp.select(held).from_(pairs.subquery("pairs")).where(other, copy=False)
+    chosen = exp.select(held).from_(source).where(condition, copy=False)
     if packed.folded:
         chosen = _fenced(chosen)
     counting = exp.select(*_apart(part, packed.record)).from_(chosen.subquery("kept"))

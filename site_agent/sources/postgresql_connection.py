@@ -25,6 +25,7 @@ _CONNECT_SECONDS = 10
 _LOCK_MILLISECONDS = 10_000
 _IDLE_MILLISECONDS = 300_000
 _WORK_MEMORY = "512MB"
+_AT_ONCE = 1024 if psycopg.capabilities.has_stream_chunked() else 1
 _OWN = frozenset({"options", "application_name", "client_encoding", "connect_timeout", "replication"})
 """What a source may not say, because the session says it."""
 
@@ -130,3 +131,9 @@ def lines(
     """Everything a statement finds."""
     written = statement if isinstance(statement, str) else statement.sql(dialect="postgres")
     return connection.execute(written.encode(), values).fetchall()
+
+
+def each_line(connection: Connection, statement: exp.Query) -> Iterator[tuple[object, ...]]:
+    """Everything a statement finds, some lines at a time; all of it is to be read."""
+    with connection.cursor() as cursor:
+        yield from cursor.stream(statement.sql(dialect="postgres").encode(), size=_AT_ONCE)

@@ -8,34 +8,35 @@ from its own key, never from who else is there.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 from psycopg import errors
 from sqlglot import exp
 
 from site_agent.sources.postgresql_choosing import (
     Packing,
-    Share,
     levels_once,
     packed_tally_statement,
     packing,
+    ranked_tally_statement,
     restricted,
 )
-from site_agent.sources.postgresql_connection import Connection, lines
+from site_agent.sources.postgresql_connection import Connection, each_line
 from site_agent.sources.postgresql_dialect import PostgresqlDialect
 from site_agent.statements.choosing import capped_tally_statement, keys_statement, read_keys
 from site_agent.statements.records import UNIT, TypedRows, record_cap
 from site_agent.statements.tallying import read_tally, tally_statement
 from site_agent.statements.trees import paren, ref
-from site_agent.tallies import Tally, finish
+from site_agent.tallies import Tally, added, finish
 from wardround.federation.shape import Part, PartKind, Shape
 from wardround.privacy.bounded import Bounded
 
 RANK = "rank"
-_SHARES = (1, 16, 256)
 _PEEKED = 1000
 _ROWS = (PartKind.EVENTS, PartKind.SUM)
+Line = tuple[object, ...]
+
 _CRAMMED = (errors.ProgramLimitExceeded, errors.OutOfMemory, errors.InternalError)
 
 
@@ -47,7 +48,7 @@ class PostgresqlTallies:
     rows: TypedRows
     dialect: PostgresqlDialect
     ranked: bool = False
-    shares: tuple[int, ...] = _SHARES
+    arrays: bool = True
     peeked: int = _PEEKED
 
     def bounded(self, form: Shape) -> tuple[Bounded, ...]:
@@ -80,29 +81,34 @@ class PostgresqlTallies:
         return read_tally(part, self._lines(levels_once(statement, part)))
 
     def _packed(self, form: Shape, part: Part, cap: int, packed: Packing) -> Tally:
-        for shares in self.shares:
-            # One array holds a gibibyte at most; a share of the units makes the same choices for each of them.
+        if self.arrays:
+            # One array holds a gibibyte at most; windows make the same choice, and are sorted on the server's disk.
             with contextlib.suppress(*_CRAMMED), self.connection.transaction():
-                pieces = [self._share(form, part, cap, packed, Share(place, shares)) for place in range(shares)]
-                return pieces[0] if len(pieces) == 1 else np.sum([each.astype(np.object_) for each in pieces], axis=0)
-        raise MemoryError
+                return self._by_array(form, part, cap, packed)
+        rows = restricted(self.rows, packed.holds(ref(UNIT)))
+        statement = ranked_tally_statement(form, part, rows, self.dialect, cap=cap, packed=packed)
+        tally = read_tally(part, self._lines(levels_once(statement, part)))
+        return added(tally, self._beyond(form, part, cap, packed))
 
-    def _share(self, form: Shape, part: Part, cap: int, packed: Packing, share: Share) -> Tally:
-        rows = share.among(self.rows, self.dialect)
-        beyond = restricted(rows, paren(exp.Not(this=paren(packed.holds(ref(UNIT))))))
-        split = packed.folded and self._begin_beyond(rows, packed)
-        if split:
+    def _by_array(self, form: Shape, part: Part, cap: int, packed: Packing) -> Tally:
+        rows = self.rows
+        beyond = packed.folded and self._begin_beyond(rows, packed)
+        if beyond:
             rows = restricted(rows, packed.holds(ref(UNIT)))
         # PostgreSQL expects few numbers from an array and would sort them once more to count them.
         self.connection.execute("SET LOCAL enable_sort = off")
         statement = packed_tally_statement(form, part, rows, self.dialect, cap=cap, packed=packed)
-        found = self._lines(levels_once(statement, part))
+        seen = _Fitting(self._lines(levels_once(statement, part)))
+        tally = read_tally(part, seen)
         self.connection.execute("SET LOCAL enable_sort = on")
-        fitting = [line for line in found if line[0] is not None]
-        tally = read_tally(part, fitting)
-        if not split and len(found) == len(fitting):
+        if not (beyond or seen.others):
             return tally
-        return np.add(tally.astype(np.object_), self._windowed(form, part, beyond, cap).astype(np.object_))
+        return added(tally, self._beyond(form, part, cap, packed))
+
+    def _beyond(self, form: Shape, part: Part, cap: int, packed: Packing) -> Tally:
+        """Of the units whose keys do not fit beside their records."""
+        others = restricted(self.rows, paren(exp.Not(this=paren(packed.holds(ref(UNIT))))))
+        return self._windowed(form, part, others, cap)
 
     def _begin_beyond(self, rows: TypedRows, packed: Packing) -> bool:
         """Whether one of the first rows has a key that does not fit: then such rows are not sorted in vain.
@@ -111,7 +117,21 @@ class PostgresqlTallies:
         """
         first = exp.select(ref(UNIT)).from_(rows.query.subquery("typed")).limit(self.peeked)
         far = exp.select("1").from_(first.subquery("first")).where(exp.Not(this=paren(packed.holds(ref(UNIT)))))
-        return bool(self._lines(far.limit(1)))
+        return bool(list(self._lines(far.limit(1))))
 
-    def _lines(self, statement: exp.Query) -> list[tuple[object, ...]]:
-        return lines(self.connection, statement)
+    def _lines(self, statement: exp.Query) -> Iterator[Line]:
+        return each_line(self.connection, statement)
+
+
+class _Fitting:
+    """The lines of a tally that have a cell; `others` says, once they were read, whether one had none."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self._lines, self.others = lines, False
+
+    def __iter__(self) -> Iterator[Line]:
+        for line in self._lines:
+            if line[0] is None:
+                self.others = True
+            else:
+                yield line

@@ -19,6 +19,7 @@ from sqlglot import exp
 from site_agent.dataset import TableSource
 from site_agent.learning.examples import Examples
 from site_agent.learning.reading import read_examples, schema_of
+from site_agent.limits import Limits
 from site_agent.prepared.batches import BATCH_ROWS, Batch, Fingerprint, batch_of_rows
 from site_agent.prepared.fingerprints import digest_text, stat_text
 from site_agent.relations import placed, relation_query
@@ -27,6 +28,7 @@ from site_agent.sources.sqlite_columns import THIS, typed_column, typed_key
 from site_agent.sources.sqlite_connection import reading
 from site_agent.sources.sqlite_dialect import written
 from site_agent.sources.sqlite_tallies import SqliteTallies
+from site_agent.sources.sqlite_texts import open_keys
 from site_agent.statements.cohort import column_name
 from site_agent.statements.records import UNIT, TypedRows, columns_needed
 from site_agent.statements.trees import named, present, ref
@@ -46,9 +48,9 @@ _FAILURES = (sqlite3.Error, sqlite3.Warning, OSError, MemoryError, RuntimeError,
 Answer = TypeVar("Answer")
 
 
-def open_sqlite(table: str, path: str, source: TableSource, *, key: bytes) -> SqliteTable:
+def open_sqlite(table: str, path: str, source: TableSource, *, key: bytes, limits: Limits | None = None) -> SqliteTable:
     """The study's `table` in the database at `path`."""
-    return SqliteTable(path, source.relation or table, source.timeout_seconds, key)
+    return SqliteTable(path, source.relation or table, source.timeout_seconds, key, limits or Limits())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class SqliteTable:
     relation: str
     timeout_seconds: float
     key: bytes = field(repr=False)
+    limits: Limits = field(default_factory=Limits)
 
     def check(self, form: Shape) -> None:
         """Look at names only; see `Dataset.check`."""
@@ -70,7 +73,7 @@ class SqliteTable:
 
     def keys(self, form: Shape) -> dict[str, int]:
         """Read and bound; see `Dataset.keys`."""
-        return self._answered(form, lambda tallies: tallies.open_keys(form))
+        return self._answered(form, lambda tallies: open_keys(tallies, form))
 
     def check_step(self, form: StepForm) -> None:
         """Look at names and types only; see `Dataset.check_step`."""
@@ -114,7 +117,8 @@ class SqliteTable:
         try:
             columns = columns_needed(form)
             with reading(self.path, key=self.key, timeout_seconds=self.timeout_seconds) as connection:
-                return answer(SqliteTallies(connection, self._typed(form.table, columns), self.key))
+                rows = self._typed(form.table, columns)
+                return answer(SqliteTallies(connection, rows, self.key, self.limits.own_bytes))
         except _FAILURES as error:
             # Raised below, outside: an error raised here would carry the driver's text as its context.
             fault = _fault_of(error)

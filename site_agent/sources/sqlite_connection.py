@@ -2,8 +2,8 @@
 
 The file is opened read only, writing is switched off once more, and an authorizer lets nothing through but
 SELECT over its tables. No other file can be attached, no extension loaded, no setting changed. Text comes out
-as bytes, because text that is not UTF-8 would raise where it is read. Sorting stays in memory: no rows are left
-in a temporary file.
+as bytes, because text that is not UTF-8 would raise where it is read. A relation of the hospital's own that sorts does
+so in memory: no rows are left in a temporary file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from site_agent.sources.sqlite_dialect import BEGINNING
+from site_agent.sources.sqlite_dialect import SHARE
 
 _BUSY_SECONDS = 5.0
 _STEPS = 100_000
@@ -38,7 +38,7 @@ def reading(path: str, *, key: bytes, timeout_seconds: float) -> Iterator[sqlite
         connection.text_factory = bytes
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}")
-        connection.create_function(BEGINNING, 2, _beginning(key), deterministic=True)
+        connection.create_function(SHARE, 2, _share(key), deterministic=True)
         connection.set_authorizer(_authorized)
         connection.set_progress_handler(_overdue(timeout_seconds), _STEPS)
         connection.execute("BEGIN")
@@ -64,11 +64,11 @@ def _overdue(timeout_seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() > ends
 
 
-def _beginning(key: bytes) -> Callable[[bytes, int], int]:
-    def beginning(unit: bytes, number: int) -> int:
+def _share(key: bytes) -> Callable[[bytes, int], int]:
+    def share(unit: bytes, number: int) -> int:
         return seed_of(unit, key) % number
 
-    return beginning
+    return share
 
 
 def seed_of(unit: bytes, key: bytes) -> int:

@@ -1,8 +1,7 @@
 """What SQLite calls the things a statement needs.
 
-SQLite's own sum is its only operator that can raise: it fails where 64 bits are left. Sums are therefore taken
-in two halves, so small that no table has rows enough to fill one. Everywhere else a whole number that leaves
-64 bits becomes a double, and nothing is raised.
+It hands out rows and adds nothing up: it would sort them for that, all of them in memory, and its own sum raises where
+64 bits are left. Everywhere else a whole number that leaves 64 bits becomes a double, and nothing is raised.
 """
 
 from __future__ import annotations
@@ -18,13 +17,9 @@ from sqlglot.generators.sqlite import SQLiteGenerator
 from site_agent.statements.trees import call, cast, integer, minus, paren, plus, text, times
 from wardround.federation.expressions import Value
 
-BEGINNING = "wardround_beginning"
-"""The one function that is ours: (the unit's key as bytes, n) ↦ where the choice among its n records begins."""
+SHARE = "wardround_share"
+"""The one function that is ours: (the unit's key as bytes, n) ↦ which of n shares the unit is in."""
 
-APART = ":"
-_HALF = 2**17
-# Records hold at most 2^34, so a half holds at most 2^17: 2^46 rows would have to be read to fill it.
-_FITS = 2**45
 _EXACT = 2**53
 _FACTOR = 2**62
 _MONTHS = 12
@@ -32,7 +27,7 @@ _MONTHS = 12
 
 @dataclass(frozen=True, slots=True)
 class SqliteDialect:
-    """See `Dialect`. A truth value is 0 or 1, a day is its text as in 2026-01-31."""
+    """See `RowDialect`. A truth value is 0 or 1, a day is its text as in 2026-01-31."""
 
     name: str = "sqlite"
 
@@ -62,23 +57,6 @@ class SqliteDialect:
         above = exp.LT(this=paren(value.copy()), expression=cut.copy())
         return paren(minus(cut, above))
 
-    def quotient(self, above: exp.Expression, below: exp.Expression) -> exp.Expression:
-        """SQLite divides whole numbers by cutting off, which is the floor of what is not below zero."""
-        return paren(_divided(above, below))
-
-    def wide_quotient(self, above: exp.Expression, below: exp.Expression) -> exp.Expression:
-        """The same; a unit with 2^31 rows in one cell gets a level from a double, of its own rows still."""
-        return cast(_divided(above, below), "BIGINT")
-
-    def total(self, value: exp.Expression) -> exp.Expression:
-        """One whole number, or its two halves as a text where it needs more than 64 bits; see `read_total`."""
-        high = exp.Sum(this=_divided(value, integer(_HALF)))
-        low = exp.Sum(this=exp.Mod(this=paren(value.copy()), expression=integer(_HALF)))
-        fits = exp.LT(this=exp.Abs(this=high.copy()), expression=integer(_FITS))
-        apart = exp.DPipe(this=exp.DPipe(this=high.copy(), expression=text(APART)), expression=low.copy())
-        together = plus(times(high, integer(_HALF)), low)
-        return paren(exp.Case().when(fits, together, copy=False).else_(apart, copy=False))
-
     def place(self, value: exp.Expression, words: Sequence[str]) -> exp.Expression:
         """By halves over the words in the order of their bytes: 17 comparisons for a hundred thousand words."""
         order = sorted(range(len(words)), key=lambda place: words[place].encode("utf-8", "surrogatepass"))
@@ -89,10 +67,6 @@ class SqliteDialect:
         year = cast(call("SUBSTR", value, number(1), number(4)), "BIGINT")
         month = cast(call("SUBSTR", value.copy(), number(6), number(2)), "BIGINT")
         return plus(times(year, integer(_MONTHS)), minus(month, integer(1)))
-
-    def beginning(self, unit: exp.Expression, number: exp.Expression) -> exp.Expression:
-        """Bytes, because text that is not UTF-8 would raise on its way into Python."""
-        return call(BEGINNING, cast(unit, "BLOB"), number.copy())
 
 
 class _Writer(SQLiteGenerator):
@@ -105,14 +79,6 @@ class _Writer(SQLiteGenerator):
 def written(statement: exp.Query) -> str:
     """The statement as text; it is used up."""
     return str(_Writer(dialect="sqlite").generate(statement, copy=False))
-
-
-def read_total(found: object) -> int | str:
-    """A total as one whole number; anything else as it is."""
-    if isinstance(found, bytes):
-        high, _, low = found.decode("ascii").partition(APART)
-        return int(high) * _HALF + int(low)
-    return found if isinstance(found, int) else str(found)
 
 
 def literal(value: Value) -> exp.Expression:

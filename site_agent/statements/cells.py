@@ -8,7 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from site_agent.statements.cohort import column_name
-from site_agent.statements.dialect import Dialect
+from site_agent.statements.dialect import Dialect, RowDialect
 from site_agent.statements.trees import (
     greatest,
     integer,
@@ -37,7 +37,7 @@ def groupings(form: Shape, part: Part) -> tuple[Grouping, ...]:
     return form.query.group_by
 
 
-def cell(form: Shape, part: Part, dialect: Dialect) -> exp.Expression:
+def cell(form: Shape, part: Part, dialect: RowDialect) -> exp.Expression:
     """The number of the row's cell, the last grouping counting fastest; NULL outside the public keys."""
     found: exp.Expression | None = None
     for grouping in groupings(form, part):
@@ -47,7 +47,7 @@ def cell(form: Shape, part: Part, dialect: Dialect) -> exp.Expression:
     return integer(0) if found is None else dialect.whole(paren(found))
 
 
-def _place(grouping: Grouping, column: Column, dialect: Dialect) -> exp.Expression:
+def _place(grouping: Grouping, column: Column, dialect: RowDialect) -> exp.Expression:
     """Where a value stands among the public keys of its grouping; NULL elsewhere."""
     value = ref(column_name(column.name))
     match grouping.by:
@@ -74,7 +74,9 @@ def _inside(value: exp.Expression, low: int, high: int) -> exp.Expression:
     return paren(exp.Case().when(inside, moved))
 
 
-def _edges_below(value: exp.Expression, edges: tuple[float, ...], dialect: Dialect, first: int = 0) -> exp.Expression:
+def _edges_below(
+    value: exp.Expression, edges: tuple[float, ...], dialect: RowDialect, first: int = 0
+) -> exp.Expression:
     """How many edges are not above a value that is not NULL, by halves: ten comparisons for a thousand edges."""
     if not edges:
         return integer(first)
@@ -85,7 +87,7 @@ def _edges_below(value: exp.Expression, edges: tuple[float, ...], dialect: Diale
     return paren(exp.Case().when(under, left).else_(right))
 
 
-def level(column: Column, quantiser: Quantiser, dialect: Dialect) -> exp.Expression:
+def level(column: Column, quantiser: Quantiser, dialect: RowDialect) -> exp.Expression:
     """clamp(⌊(x − origin)·per_unit + ½⌋): whole doubles below 2^53, so that clamp and cast are exact."""
     held = ref(column_name(column.name))
     number = dialect.whole(held) if column.type is ColumnType.BOOLEAN else held

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from site_agent.statements.cohort import column_name, condition
-from site_agent.statements.dialect import Dialect
+from site_agent.statements.dialect import Dialect, RowDialect
 from site_agent.statements.records import CELL, RECORDS, UNIT, TypedRows, value_names, with_records
 from site_agent.statements.tallying import tally_of
 from site_agent.statements.trees import (
@@ -72,22 +72,26 @@ def _counts(dialect: Dialect, cap: int) -> exp.Expression:
 # --- Keys -------------------------------------------------------------------------------------------------
 
 
-def keys_statement(form: Shape, rows: TypedRows, dialect: Dialect) -> exp.Select:
-    """(key, number): how many units hold each text of the open column, of each unit at most so many texts."""
-    part = form.parts[0]
-    named_key = named(ref(column_name(part.columns[0])), KEY)
+def key_rows(form: Shape, rows: TypedRows, dialect: RowDialect) -> exp.Select:
+    """(unit, key): the rows of the cohort that hold a text of the open column which may be asked for."""
+    named_key = named(ref(column_name(form.parts[0].columns[0])), KEY)
     inner = exp.select(ref(UNIT), named_key).from_(rows.query.subquery("typed"), copy=False)
     if form.query.cohort is not None:
         inner = inner.where(condition(form.query.cohort, dialect), copy=False)
     short = exp.LTE(this=exp.Length(this=ref(KEY)), expression=integer(MAX_TEXT))
     chosen = exp.select(ref(UNIT), ref(KEY)).from_(inner.subquery("chosen", copy=False), copy=False)
-    chosen = chosen.where(present(ref(UNIT)), present(ref(KEY)), paren(short), copy=False)
+    return chosen.where(present(ref(UNIT)), present(ref(KEY)), paren(short), copy=False)
+
+
+def keys_statement(form: Shape, rows: TypedRows, dialect: Dialect) -> exp.Select:
+    """(key, number): how many units hold each text of the open column, of each unit at most so many texts."""
+    chosen = key_rows(form, rows, dialect)
     by_patient = form.unit is Unit.PATIENT
     statement = grouped(relation(_COUNTING if by_patient else RECORDS), [ref(KEY)], [named(counted(), "n")])
     if not by_patient:
         return statement.with_(RECORDS, as_=chosen, copy=False)
     once = chosen.group_by(ref(UNIT), ref(KEY), copy=False)
-    return with_choice(statement.with_(RECORDS, as_=once, copy=False), (KEY,), dialect, cap=part.max_groups)
+    return with_choice(statement.with_(RECORDS, as_=once, copy=False), (KEY,), dialect, cap=form.parts[0].max_groups)
 
 
 def read_keys(lines: Iterable[Sequence[object]]) -> dict[str, int]:

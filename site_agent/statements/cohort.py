@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from site_agent.statements.dialect import Dialect
+from site_agent.statements.dialect import RowDialect
 from site_agent.statements.trees import is_null, joined, paren, ref
 from wardround.federation.expressions import (
     And,
@@ -37,7 +37,7 @@ def column_name(name: str) -> str:
     return f"c_{name}"
 
 
-def condition(term: Expression, dialect: Dialect) -> exp.Expression:
+def condition(term: Expression, dialect: RowDialect) -> exp.Expression:
     """The rows that `term` selects; every level in brackets of its own."""
     within = functools.partial(condition, dialect=dialect)
     match term:
@@ -58,12 +58,14 @@ def condition(term: Expression, dialect: Dialect) -> exp.Expression:
             return joined(exp.Or, map(within, terms))
 
 
-def _compared(name: str, comparison: Callable[..., exp.Expression], value: Value, dialect: Dialect) -> exp.Expression:
+def _compared(
+    name: str, comparison: Callable[..., exp.Expression], value: Value, dialect: RowDialect
+) -> exp.Expression:
     column = dialect.compared(ref(column_name(name)), value)
     return paren(comparison(this=column, expression=dialect.literal(value)))
 
 
-def _among(name: str, values: tuple[Value, ...], dialect: Dialect) -> exp.Expression:
+def _among(name: str, values: tuple[Value, ...], dialect: RowDialect) -> exp.Expression:
     column = dialect.compared(ref(column_name(name)), values[0])
     return paren(exp.In(this=column, expressions=[dialect.literal(value) for value in values]))
 

@@ -15,8 +15,8 @@ from sqlglot import exp
 from wardround.federation.expressions import Value
 
 
-class Dialect(Protocol):
-    """How one database says what a statement needs beyond plain SQL."""
+class RowDialect(Protocol):
+    """How one database says what a row is made of beyond plain SQL."""
 
     @property
     def name(self) -> str:
@@ -40,6 +40,16 @@ class Dialect(Protocol):
     def floor(self, value: exp.Expression) -> exp.Expression:
         """The greatest whole double that is not above a double."""
 
+    def place(self, value: exp.Expression, words: Sequence[str]) -> exp.Expression:
+        """Where a text stands among different words, from 0, compared byte by byte; NULL elsewhere."""
+
+    def month(self, value: exp.Expression) -> exp.Expression:
+        """Year · 12 + month − 1 of a day."""
+
+
+class Dialect(RowDialect, Protocol):
+    """The same of a database that brings rows together and adds them up by itself."""
+
     def quotient(self, above: exp.Expression, below: exp.Expression) -> exp.Expression:
         """⌊above / below⌋ of 64-bit numbers, above ≥ 0 and below > 0, as one."""
 
@@ -48,12 +58,6 @@ class Dialect(Protocol):
 
     def total(self, value: exp.Expression) -> exp.Expression:
         """The exact sum of 64-bit numbers over a group, however many: it neither rounds nor overflows."""
-
-    def place(self, value: exp.Expression, words: Sequence[str]) -> exp.Expression:
-        """Where a text stands among different words, from 0, compared byte by byte; NULL elsewhere."""
-
-    def month(self, value: exp.Expression) -> exp.Expression:
-        """Year · 12 + month − 1 of a day."""
 
     def beginning(self, unit: exp.Expression, number: exp.Expression) -> exp.Expression:
         """A whole number from 0 to number − 1 that the unit's key and the site's own key decide, and nothing else."""

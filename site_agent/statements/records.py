@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from site_agent.statements.cells import cell, code, level
 from site_agent.statements.cohort import condition
-from site_agent.statements.dialect import Dialect
+from site_agent.statements.dialect import Dialect, RowDialect
 from site_agent.statements.trees import counted, grouped, integer, least, named, plus, present, ref, relation, times
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.expressions import leaves
@@ -45,6 +45,11 @@ def columns_needed(form: Shape) -> tuple[Column, ...]:
         names += [leaf.column for leaf in leaves(form.query.cohort)]
     wanted = set(names)
     return tuple(column for column in form.table.columns if column.name in wanted)
+
+
+def level_names(part: Part) -> tuple[str, ...]:
+    """What `selected` calls the level of each column."""
+    return tuple(f"v{place}" for place in range(len(part.quantisers)))
 
 
 def value_names(part: Part) -> tuple[str, ...]:
@@ -87,9 +92,9 @@ def is_weighed(form: Shape, part: Part) -> bool:
     return part.kind is PartKind.EVENTS and part.groups == 1 and form.unit is Unit.PATIENT
 
 
-def selected(form: Shape, part: Part, rows: TypedRows, dialect: Dialect) -> exp.Select:
+def selected(form: Shape, part: Part, rows: TypedRows, dialect: RowDialect) -> exp.Select:
     """The cohort's rows as (unit, cell, levels or code) in whole numbers; rows that lack one of them are left out."""
-    names = tuple(f"v{place}" for place in range(len(part.quantisers)))
+    names = level_names(part)
     projection = [ref(UNIT), named(cell(form, part, dialect), CELL)]
     for name, column, quantiser in zip(names, part.columns, part.quantisers, strict=False):
         projection.append(named(level(form.table.column(column), quantiser, dialect), name))

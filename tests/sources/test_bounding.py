@@ -119,24 +119,6 @@ def test_records_that_do_not_fit_at_once_are_read_in_shares_with_the_same_totals
     assert totals(files, asked()) == once
 
 
-@pytest.mark.parametrize("kind", KEY_TYPES)
-def test_keys_that_do_not_fit_at_once_are_read_in_shares(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored, keys = KEY_TYPES[kind]
-    rows = [{"patient_id": keys[place % 20], "dx": f"C{place * 7 % 31}"} for place in range(400)]
-    agreed = study(groups=3, columns='dx = { type = "category" }\n')
-    question = form(Query("visits", (Aggregate(Statistic.KEYS, "dx"),)), agreed)
-    files = source(tmp_path, rows, stored)
-    once = files.keys(question)
-    assert sum(once.values()) == 20 * 3
-    monkeypatch.setattr("site_agent.sources.duckdb_tallies._SHARES", (8,))
-    assert files.keys(question) == once
-    monkeypatch.setattr("site_agent.sources.duckdb_tallies._SHARES", ())
-    with pytest.raises(SourceFailed):
-        files.keys(question)
-
-
 def test_means_and_presence_are_kept_in_the_same_groups(tmp_path: Path) -> None:
     rows = [{**row, "sbp": 100.0} for row in random_rows(patients=30, rows=600, seed=14)]
     question = asked(groups=2)
@@ -272,7 +254,7 @@ def test_in_pieces_every_unit_is_as_it_is_at_once(
     packed = (unit << dtype(bits)) | generator.integers(0, part.groups, 3000, dtype=dtype)
 
     def tally() -> list[list[int]]:
-        found = bounding.packed_tally(packed.copy(), part, cap=3, key=KEY, lowest_key=0)
+        found = bounding.packed_tally(packed.copy(), part, cap=3, key=KEY, seeds=bounding.keys_as_seeds(0))
         return [[int(each) for each in line] for line in found]
 
     whole = tally()

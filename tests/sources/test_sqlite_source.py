@@ -17,8 +17,7 @@ from sqlglot import exp
 from site_agent.dataset import TableSource
 from site_agent.sources.sqlite import SqliteTable, open_sqlite
 from site_agent.sources.sqlite_connection import reading
-from site_agent.sources.sqlite_dialect import SqliteDialect, literal, read_total, written
-from site_agent.statements.trees import ref, relation
+from site_agent.sources.sqlite_dialect import SqliteDialect, literal, written
 from tests.sources.database_files import write_sqlite
 from tests.sources.tables import KEY, Row, form, study, totals
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
@@ -161,18 +160,6 @@ def test_text_that_is_not_utf8_raises_nothing(tmp_path: Path) -> None:
 
 
 # --- Arithmetic -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("most", [2**62, 2**33, 3])
-def test_a_sum_is_exact_where_sqlites_own_would_raise(most: int) -> None:
-    draw = random.Random(most)
-    values = [draw.randrange(-most, most + 1) for _ in range(40)] + [most] * 9
-    total = exp.select(SqliteDialect().total(ref("v"))).from_(relation("t"))
-    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.text_factory = bytes
-        connection.execute("CREATE TABLE t (v)")
-        connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in values])
-        assert read_total(connection.execute(written(total)).fetchone()[0]) == sum(values)
 
 
 def computed(wanted: exp.Expression) -> float:

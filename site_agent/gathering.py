@@ -1,0 +1,165 @@
+"""Rows of many units as they come, brought to records and added up, in bounded memory.
+
+For a source that only hands out rows. Where a unit has one record for each cell, its rows are joined as they come, so
+that it takes no more memory however many there are. Where its rows are its records, they are held until it is known
+which of them count; a unit with too many to be held is a giant (`site_agent.giants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from site_agent.bounding import Choice, numbered, packed_tally, record_number, records_tally
+from site_agent.collapsing import Vector, joined, own_values, record_values, row_numbers
+from site_agent.shares import Crammed
+from site_agent.statements.records import is_collapsed, is_weighed, record_cap
+from site_agent.tallies import Tally, added, tally_width
+from wardround.federation.shape import Part, Shape
+from wardround.privacy.bounded import IntVector
+
+_PENDING = 2**20
+_WORD, _UNIT_BITS = 64, 24
+_ROW_BYTES, _JOINED_BYTES = 24, 40
+"""Of a number: itself, its copy when all are brought together, and some; the same for joined rows, sorted too."""
+
+_MANY_ROWS = 2**29
+"""Levels of so many rows, none above 2^33, are added without leaving 64 bits."""
+
+
+class Gathering(Protocol):
+    """What rows amount to, some at a time."""
+
+    @property
+    def by_unit(self) -> bool:
+        """Whether it matters whose a row is."""
+
+    def add(self, units: IntVector, cells: IntVector, levels: Sequence[IntVector]) -> None:
+        """Some more rows: the number of each one's unit, its cell and its levels; `Crammed` where they do not fit."""
+
+    def tally(self, seeds: NDArray[np.uint64], key: bytes) -> Tally:
+        """The sums over the records that count; `seeds` are those of units 0, 1, …."""
+
+
+def gathering(form: Shape, part: Part, room_bytes: int) -> Gathering:
+    """How the rows of a part are gathered in so much memory."""
+    if is_collapsed(form, part) or is_weighed(form, part):
+        return _Joined(form, part, room_bytes)
+    cap = record_cap(form, part)
+    return _Every(part) if cap is None else _Held(part, cap, room_bytes)
+
+
+def most_rows(part: Part, room_bytes: int) -> int:
+    """How many rows that are records fit into so much memory."""
+    columns = 1 if _is_packed(part) else 8
+    return room_bytes // (_ROW_BYTES * columns)
+
+
+def _is_packed(part: Part) -> bool:
+    return record_number(part).all_bits <= _WORD - _UNIT_BITS
+
+
+class _Every:
+    """Every row counts: nothing is held but the sums."""
+
+    by_unit = False
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._total: Tally = np.zeros((part.groups, tally_width(part)), dtype=np.int64)
+
+    def add(self, units: IntVector, cells: IntVector, levels: Sequence[IntVector]) -> None:
+        found = records_tally(units, cells, own_values(self._part, levels), self._part, None)
+        self._total = added(self._total, found)
+
+    def tally(self, seeds: NDArray[np.uint64], key: bytes) -> Tally:
+        del seeds, key
+        return self._total
+
+
+class _Held:
+    """Every row is a record, of which a unit has too many; one number for unit and record where they fit into one."""
+
+    by_unit = True
+
+    def __init__(self, part: Part, cap: int, room_bytes: int) -> None:
+        self._part, self._cap, self._most = part, cap, most_rows(part, room_bytes)
+        self._form, self._is_packed = record_number(part), _is_packed(part)
+        self._packed: list[NDArray[np.uint64]] = [np.empty(0, dtype=np.uint64)]
+        self._columns: list[tuple[IntVector, ...]] = []
+        self._rows = 0
+
+    def add(self, units: IntVector, cells: IntVector, levels: Sequence[IntVector]) -> None:
+        self._rows += units.size
+        if self._rows > self._most or (units.size and int(units.max()) >> _UNIT_BITS):
+            raise Crammed
+        if self._is_packed:
+            number = numbered(cells, levels, self._form)
+            self._packed.append(units.astype(np.uint64) << np.uint64(self._form.bits) | number)
+        else:
+            self._columns.append((units, cells, *levels))
+
+    def tally(self, seeds: NDArray[np.uint64], key: bytes) -> Tally:
+        if self._is_packed:
+            packed = np.concatenate(self._packed)
+            self._packed.clear()
+            return packed_tally(packed, self._part, cap=self._cap, key=key, seeds=seeds.__getitem__)
+        if not self._columns:
+            return np.zeros((self._part.groups, tally_width(self._part)), dtype=np.int64)
+        units, cells, *levels = map(np.concatenate, zip(*self._columns, strict=True))
+        return records_tally(units, cells, levels, self._part, Choice(self._cap, seeds, key))
+
+
+class _Joined:
+    """One record for each unit and cell."""
+
+    by_unit = True
+
+    def __init__(self, form: Shape, part: Part, room_bytes: int) -> None:
+        self._form, self._part = form, part
+        self._columns = 2 + len(row_numbers(part, [np.zeros(1, dtype=np.int64)] * len(part.quantisers)))
+        self._most = room_bytes // (_JOINED_BYTES * self._columns)
+        self._pending: list[tuple[Vector, ...]] = []
+        self._waiting = self._seen = self._joined = 0
+
+    def add(self, units: IntVector, cells: IntVector, levels: Sequence[IntVector]) -> None:
+        numbers = row_numbers(self._part, levels)
+        self._pending.append((units * self._part.groups + cells, np.ones(units.size, dtype=np.int64), *numbers))
+        self._waiting += units.size
+        self._seen += units.size
+        if self._waiting > max(_PENDING, self._joined):
+            self._join()
+
+    def tally(self, seeds: NDArray[np.uint64], key: bytes) -> Tally:
+        self._join()
+        place, rows, *numbers = self._pending[0]
+        units, cells = np.divmod(place.astype(np.int64), self._part.groups)
+        if is_weighed(self._form, self._part):
+            weights = np.minimum(rows, self._form.table.max_rows_per_unit)
+            return np.array([[int(weights.sum())]])
+        values = record_values(self._part, numbers, rows)
+        cap = record_cap(self._form, self._part)
+        return records_tally(units, cells, values, self._part, None if cap is None else Choice(cap, seeds, key))
+
+    def _join(self) -> None:
+        """Bring rows of the same unit and cell together."""
+        found = _together(self._pending, self._columns)
+        if self._seen > _MANY_ROWS:
+            found = [each.astype(np.object_) for each in found]
+        order = np.argsort(found[0].astype(np.int64), kind="stable")
+        place, rows, *numbers = (each[order] for each in found)
+        starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1]))[: place.size])
+        if starts.size:
+            place, rows, numbers = place[starts], np.add.reduceat(rows, starts), joined(self._part, numbers, starts)
+        if starts.size > self._most:
+            raise Crammed
+        self._pending, self._waiting, self._joined = [(place, rows, *numbers)], 0, starts.size
+
+
+def _together(held: Sequence[tuple[Vector, ...]], columns: int) -> list[Vector]:
+    if not held:
+        return [np.empty(0, dtype=np.int64) for _ in range(columns)]
+    return [np.concatenate(column) for column in zip(*held, strict=True)]
