@@ -39,6 +39,8 @@ _ENDINGS: Mapping[str, str] = {
     ".db": "sqlite",
 }
 KEY_BYTES = 32
+_KEPT_BESIDE = 16
+"""The examples of a training are kept beside other questions if they take less than this part of the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class Tables:
 
     sources: Mapping[str, Dataset]
     _last: LastExamples = field(default_factory=LastExamples, repr=False, compare=False)
+    limits: Limits = field(default_factory=Limits)
 
     def check(self, form: Shape) -> None:
         """See `Dataset.check`."""
@@ -129,11 +132,11 @@ class Tables:
 
     def bounded(self, form: Shape) -> tuple[Bounded, ...]:
         """See `Dataset.bounded`."""
-        return self._source(form).bounded(form)
+        return self._alone(form).bounded(form)
 
     def keys(self, form: Shape) -> Mapping[str, int]:
         """See `Dataset.keys`."""
-        return self._source(form).keys(form)
+        return self._alone(form).keys(form)
 
     def check_step(self, form: StepForm) -> None:
         """See `Dataset.check_step`."""
@@ -148,6 +151,11 @@ class Tables:
         """The state of the table's source; of one that cannot be looked at no change is ever seen."""
         source = self._of(table.name)
         return source.fingerprint(table) if isinstance(source, Fingerprinted) else Fingerprint("", sees_changes=False)
+
+    def _alone(self, form: Shape) -> Dataset:
+        """The source of a question, which has the memory nearly to itself."""
+        self._last.make_room(self.limits.working_bytes // _KEPT_BESIDE)
+        return self._source(form)
 
     def _source(self, form: Shape | StepForm) -> Dataset:
         return self._of(form.table.name)
@@ -171,7 +179,7 @@ def open_dataset(
         raise ValueError(message)
     found = limits or Limits()
     sources = {name: _opened(name, source, folder=folder, key=key, limits=found) for name, source in tables.items()}
-    return Tables(sources)
+    return Tables(sources, limits=found)
 
 
 def check_sources(tables: Mapping[str, TableSource], *, folder: Path) -> None:

@@ -14,20 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from site_agent.bounding import Choice, numbered, packed_tally, record_number, records_tally
-from site_agent.collapsing import Vector, joined, own_values, record_values, row_numbers
+from site_agent.collapsing import Joining, own_values
 from site_agent.shares import Crammed
 from site_agent.statements.records import is_collapsed, is_weighed, record_cap
 from site_agent.tallies import Tally, added, tally_width
 from wardround.federation.shape import Part, Shape
 from wardround.privacy.bounded import IntVector
 
-_PENDING = 2**20
 _WORD, _UNIT_BITS = 64, 24
 _ROW_BYTES, _JOINED_BYTES = 24, 40
 """Of a number: itself, its copy when all are brought together, and some; the same for joined rows, sorted too."""
-
-_MANY_ROWS = 2**29
-"""Levels of so many rows, none above 2^33, are added without leaving 64 bits."""
 
 
 class Gathering(Protocol):
@@ -120,46 +116,15 @@ class _Joined:
 
     def __init__(self, form: Shape, part: Part, room_bytes: int) -> None:
         self._form, self._part = form, part
-        self._columns = 2 + len(row_numbers(part, [np.zeros(1, dtype=np.int64)] * len(part.quantisers)))
-        self._most = room_bytes // (_JOINED_BYTES * self._columns)
-        self._pending: list[tuple[Vector, ...]] = []
-        self._waiting = self._seen = self._joined = 0
+        self._rows = Joining(part, room_bytes // (_JOINED_BYTES * (2 + len(part.quantisers))))
 
     def add(self, units: IntVector, cells: IntVector, levels: Sequence[IntVector]) -> None:
-        numbers = row_numbers(self._part, levels)
-        self._pending.append((units * self._part.groups + cells, np.ones(units.size, dtype=np.int64), *numbers))
-        self._waiting += units.size
-        self._seen += units.size
-        if self._waiting > max(_PENDING, self._joined):
-            self._join()
+        self._rows.add(units * self._part.groups + cells, levels)
 
     def tally(self, seeds: NDArray[np.uint64], key: bytes) -> Tally:
-        self._join()
-        place, rows, *numbers = self._pending[0]
-        units, cells = np.divmod(place.astype(np.int64), self._part.groups)
+        place, rows, values = self._rows.records()
         if is_weighed(self._form, self._part):
-            weights = np.minimum(rows, self._form.table.max_rows_per_unit)
-            return np.array([[int(weights.sum())]])
-        values = record_values(self._part, numbers, rows)
+            return np.array([[int(np.minimum(rows, self._form.table.max_rows_per_unit).sum())]])
+        units, cells = np.divmod(place, self._part.groups)
         cap = record_cap(self._form, self._part)
         return records_tally(units, cells, values, self._part, None if cap is None else Choice(cap, seeds, key))
-
-    def _join(self) -> None:
-        """Bring rows of the same unit and cell together."""
-        found = _together(self._pending, self._columns)
-        if self._seen > _MANY_ROWS:
-            found = [each.astype(np.object_) for each in found]
-        order = np.argsort(found[0].astype(np.int64), kind="stable")
-        place, rows, *numbers = (each[order] for each in found)
-        starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1]))[: place.size])
-        if starts.size:
-            place, rows, numbers = place[starts], np.add.reduceat(rows, starts), joined(self._part, numbers, starts)
-        if starts.size > self._most:
-            raise Crammed
-        self._pending, self._waiting, self._joined = [(place, rows, *numbers)], 0, starts.size
-
-
-def _together(held: Sequence[tuple[Vector, ...]], columns: int) -> list[Vector]:
-    if not held:
-        return [np.empty(0, dtype=np.int64) for _ in range(columns)]
-    return [np.concatenate(column) for column in zip(*held, strict=True)]

@@ -20,6 +20,9 @@ from wardround.federation.training import RATE_UNIT
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 UnitKey = int | str | bytes
+MOST_ROWS = 4096
+"""Of a patient with more rows a keyed choice of so many stands for all of them, so that memory is bounded."""
+
 _HASH_BYTES = 4
 
 
@@ -54,6 +57,11 @@ class Examples:
         ends = (self.starts[0], self.starts[-1]) == (0, self.target.size)
         if not ends or self.held_out.size != self.starts.size - 1 or not (self.starts[1:] > self.starts[:-1]).all():
             raise ValueError("the rows of examples do not belong to their units")
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        return self.inputs.nbytes + self.target.nbytes + self.starts.nbytes + self.held_out.nbytes
 
     def fold(self, *, held_out: bool) -> Rows:
         """The units of one fold; nothing is copied where they stand together, as they do when read."""

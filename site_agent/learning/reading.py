@@ -1,5 +1,8 @@
 """From the typed rows of any source to examples: the cohort's complete rows, each unit's together.
 
+Of a patient with more rows than `MOST_ROWS` those that come first in a keyed order of what they hold stand for all:
+which they are depends on the patient's own rows and the site's key alone, and they are known without holding others.
+
 A row that lacks a feature or the target, or whose category is none of the public values, is left out. Snapshots
 cannot be read here: they number patients anew, and a fold belongs to the patient's own key.
 """
@@ -11,7 +14,8 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from site_agent.learning.examples import Examples, Folds, Matrix, UnitKey, Vector
+from site_agent.learning.examples import MOST_ROWS, Examples, Folds, Matrix, UnitKey, Vector
+from site_agent.limits import Limits
 from site_agent.prepared.batches import (
     ABSENT,
     BATCH_ROWS,
@@ -36,7 +40,14 @@ from wardround.federation.shape import Shape
 from wardround.federation.step_form import Input, StepForm
 from wardround.federation.study import Column, Table, Unit
 
+_PENDING = 2**20
+_ROW_BYTES = 64
 _FAILURES = (SchemaRefused, OSError, MemoryError, LookupError, ValueError, ArithmeticError)
+
+
+def row_bytes(inputs: int) -> int:
+    """What a row takes at most: its numbers as they came, in order, and on the way from the one to the other."""
+    return 3 * 8 * (inputs + 1) + _ROW_BYTES
 
 
 def schema_of(form: StepForm) -> Shape:
@@ -44,14 +55,14 @@ def schema_of(form: StepForm) -> Shape:
     return every_column(_needed(form))
 
 
-def read_examples(form: StepForm, source: Preparable, *, key: bytes) -> Examples:
+def read_examples(form: StepForm, source: Preparable, *, key: bytes, limits: Limits | None = None) -> Examples:
     """The examples of a step, from one state of the source; `key` is the site's own secret.
 
     Raises:
         SourceFailed: always the same words, whatever went wrong.
     """
     try:
-        return _read(_Reading(form, key), source).examples()
+        return _read(_Reading(form, key, limits or Limits()), source).examples()
     except _FAILURES:
         # Raised below, outside: an error raised here would carry what failed as its context.
         pass
@@ -77,12 +88,14 @@ def _needed(form: StepForm) -> Table:
 class _Reading:
     """Rows as they come, batch by batch."""
 
-    def __init__(self, form: StepForm, key: bytes) -> None:
+    def __init__(self, form: StepForm, key: bytes, limits: Limits) -> None:
         self.table = _needed(form)
         self._form, self._key = form, key
+        self._most = limits.working_bytes // row_bytes(len(form.inputs))
         self._units = _Units()
         self._inputs: list[Matrix] = []
         self._target: list[Vector] = []
+        self._waiting = self._kept = 0
 
     def add(self, batch: Batch) -> None:
         """Keep the complete rows of the cohort."""
@@ -95,11 +108,13 @@ class _Reading:
         self._inputs.append(block)
         self._target.append(self._values(batch, self._form.target)[kept])
         self._units.add(batch.units[kept])
+        self._waiting += kept.size
+        if self._waiting > max(_PENDING, self._kept):
+            self._narrow()
 
     def examples(self) -> Examples:
         """All of them: the fold that is learnt from first, the rows of a unit together."""
-        inputs = np.concatenate(self._inputs or [np.empty((0, len(self._form.inputs)))])
-        target = np.concatenate([np.empty(0), *self._target])
+        inputs, target = self._narrow()
         self._inputs.clear()
         keys, unit = self._units.numbered()
         held_out = Folds(self._key, self._form.step.training.held_out).held_out(keys, len(keys))
@@ -112,25 +127,39 @@ class _Reading:
         last = np.arange(held_out.size) >= held_out.size - np.count_nonzero(held_out)
         return Examples(inputs[places], target[places], starts, last)
 
+    def _narrow(self) -> tuple[Matrix, Vector]:
+        """The rows so far, without those of a patient that no longer can be among its first."""
+        inputs = np.concatenate(self._inputs or [np.empty((0, len(self._form.inputs)))])
+        self._inputs.clear()
+        target = np.concatenate([np.empty(0), *self._target])
+        if self._form.unit is Unit.PATIENT and (crowded := self._units.crowded(MOST_ROWS)).size:
+            order = self._order(inputs[crowded], target[crowded])
+            kept = np.ones(target.size, dtype=np.bool_)
+            kept[crowded] = self._units.first(crowded, order, MOST_ROWS)
+            inputs, target = inputs[kept], target[kept]
+            self._units.keep(kept)
+        if target.size > self._most:
+            raise MemoryError
+        self._inputs, self._target, self._waiting, self._kept = [inputs], [target], 0, target.size
+        return inputs, target
+
     def _together(
         self, unit: NDArray[np.int64], inputs: Matrix, target: Vector
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         if unit.size == 0 or int(unit.max()) == unit.size - 1:
             # Every unit has one row.
             return np.argsort(unit), np.arange(unit.size + 1)
-        order = np.concatenate(
-            [
-                self._order(inputs[start : start + BATCH_ROWS], target[start : start + BATCH_ROWS])
-                for start in range(0, unit.size, BATCH_ROWS)
-            ]
-        )
-        places, begins = clustered(unit, order)
+        places, begins = clustered(unit, self._order(inputs, target))
         return places, np.append(np.flatnonzero(begins), unit.size)
 
     def _order(self, inputs: Matrix, target: Vector) -> NDArray[np.uint64]:
         """Where a row stands among its unit's: by what it holds, not by where it stood."""
-        # Adding zero takes the sign off a zero: rows that are equal stand anywhere among themselves.
-        return KeyedOrder(self._key).of_rows([(column + 0.0).view(np.uint64) for column in (*inputs.T, target)])
+        order, some = KeyedOrder(self._key), [np.empty(0, dtype=np.uint64)]
+        for start in range(0, target.size, BATCH_ROWS):
+            part = slice(start, start + BATCH_ROWS)
+            # Adding zero takes the sign off a zero: rows that are equal stand anywhere among themselves.
+            some.append(order.of_rows([(column + 0.0).view(np.uint64) for column in (*inputs[part].T, target[part])]))
+        return np.concatenate(some)
 
     def _mask(self, batch: Batch) -> NDArray[np.bool_]:
         cohort = self._form.step.training.model.cohort
@@ -175,9 +204,32 @@ class _Units:
         numbers = (places.setdefault(each, len(places)) for each in keys.tolist())
         self._found.append(np.fromiter(numbers, dtype=np.int64, count=keys.size))
 
+    def crowded(self, most: int) -> NDArray[np.intp]:
+        """The places of rows whose unit has more than so many."""
+        _, place, sizes = np.unique(self._every(), return_inverse=True, return_counts=True)
+        return np.flatnonzero(sizes[place] > most)
+
+    def first(self, places: NDArray[np.intp], order: NDArray[np.uint64], most: int) -> NDArray[np.bool_]:
+        """Whether each of some rows is among the first of its unit's, which all are among them."""
+        units = self._every()[places]
+        line = np.lexsort((order, units))
+        begins = np.flatnonzero(np.diff(units[line], prepend=units[line[:1]] - 1))
+        rank = np.arange(line.size) - np.repeat(begins, np.diff(begins, append=line.size))
+        found = np.zeros(places.size, dtype=np.bool_)
+        found[line] = rank < most
+        return found
+
+    def keep(self, rows: NDArray[np.bool_]) -> None:
+        """Forget all rows but some."""
+        self._found = [self._every()[rows]]
+
+    def _every(self) -> NDArray[np.int64]:
+        self._found = [np.concatenate([np.empty(0, dtype=np.int64), *self._found])]
+        return self._found[0]
+
     def numbered(self) -> tuple[list[UnitKey], NDArray[np.int64]]:
         """Every key, and the place of each row's among them."""
-        found = np.concatenate([np.empty(0, dtype=np.int64), *self._found])
+        found = self._every()
         if self._whole is False:
             return list(self._places), found
         keys, places = np.unique(found, return_inverse=True)

@@ -1,7 +1,7 @@
 """The examples of the training that is under way, kept in memory so that its rounds read rows once.
 
 They are read again when the source says that it changed, when it cannot say and they are some minutes old, and when
-another training asks. After the last round nothing is kept.
+another training asks, or when a question had need of the memory. After the last round nothing is kept.
 """
 
 from __future__ import annotations
@@ -49,6 +49,11 @@ class LastExamples:
         elif kept is None:
             self._kept = _Kept(asked, state, now, examples)
         return examples
+
+    def make_room(self, most_bytes: int) -> None:
+        """Let go of examples that take more than so much: a question may need the memory."""
+        if self._kept is not None and self._kept.examples.nbytes > most_bytes:
+            self._kept = None
 
     def _is_good(self, kept: _Kept, asked: object, state: Fingerprint, now: float) -> bool:
         fresh = state.sees_changes or now - kept.read_at_seconds <= KEPT_SECONDS

@@ -25,6 +25,7 @@ ABSENT, OTHER = -1, -2
 NO_DAY = -(2**31)
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 BATCH_ROWS = 2**18
+_VALUES_AT_ONCE = 2**21
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +118,11 @@ class Preparable(Fingerprinted, Protocol):
             SchemaRefused: one sentence; the source is not as the study says.
             SourceFailed: always the same words, whatever went wrong.
         """
+
+
+def rows_at_once(table: Table) -> int:
+    """How many rows of a table come at a time where they come as Python's own values."""
+    return max(min(_VALUES_AT_ONCE // (len(table.columns) + 1), BATCH_ROWS), 1)
 
 
 def batch_of_rows(table: Table, rows: Sequence[Sequence[object]]) -> Batch:

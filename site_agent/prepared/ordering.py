@@ -19,6 +19,9 @@ Words = NDArray[np.uint64]
 
 PARTITIONS = 256
 _WORD = 64
+_TEXT_BYTES = 256
+"""What a text takes beside its letters."""
+
 _MOST_UNIT_BITS = 40
 # The golden ratio in 64 bits: spreads neighbouring numbers evenly, and need do nothing else.
 _SPREADING = np.uint64(0x9E3779B97F4A7C15)
@@ -59,11 +62,16 @@ class _Places(dict[str | bytes, int]):
         return place
 
 
-class Dictionary:
-    """Texts numbered as they come, each with a keyed word of its own."""
+class Overfull(Exception):
+    """More texts than fit into memory, and of what in a few words without a value."""
 
-    def __init__(self, order: KeyedOrder) -> None:
+
+class Dictionary:
+    """Texts numbered as they come, each with a keyed word of its own; `Overfull` where they take too much memory."""
+
+    def __init__(self, order: KeyedOrder, *, room_bytes: int, what: str) -> None:
         self._order = order
+        self._room_bytes, self._what = room_bytes, what
         self._places = _Places()
         self._words = np.zeros(16, dtype=np.uint64)
         self._known = 0
@@ -87,7 +95,10 @@ class Dictionary:
         size = len(self._places)
         if size > self._words.size:
             self._words = np.concatenate((self._words, np.zeros(max(size, self._words.size), dtype=np.uint64)))
-        fresh = itertools.islice(self._places, self._known, None)
+        fresh = list(itertools.islice(self._places, self._known, None))
+        self._room_bytes -= sum(_TEXT_BYTES + len(text) for text in fresh)
+        if self._room_bytes < 0:
+            raise Overfull(self._what)
         self._words[self._known : size] = [self._order.of_text(text) for text in fresh]
         self._known = size
 

@@ -14,31 +14,45 @@ from typing import BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from site_agent.limits import Limits
 from site_agent.prepared.batches import ABSENT, OTHER, Batch, Booleans, Days, Integers, Numbers, Places, Texts, Values
 from site_agent.prepared.columns import NO_INTEGER, Extent, raw_type
 from site_agent.prepared.ordering import PARTITIONS, Dictionary, KeyedOrder, Words, partition_of
+from site_agent.prepared.sorting import ORDER, UNIT, Sorted, in_order
 from wardround.federation.errors import SourceFailed
 from wardround.federation.expressions import MAX_TEXT
 from wardround.federation.private_files import create_private
 from wardround.federation.study import Column, ColumnType, Table
 
-UNIT, ORDER = "unit", "order"
+_SORTING_BYTES = 100
+"""What else a row takes while rows are put in order."""
+
 _GAP_WORDS = {ABSENT: np.uint64(1), OTHER: np.uint64(2)}
 
 
 class Partitions:
     """Takes batches in, and hands the rows out partition by partition."""
 
-    def __init__(self, folder: Path, table: Table, key: bytes) -> None:
+    def __init__(self, folder: Path, table: Table, key: bytes, limits: Limits) -> None:
         self._folder, self._table = folder, table
         self._order = KeyedOrder(key)
-        self._units = Dictionary(self._order)
+        # A database that only hands out rows takes little of what it might.
+        self._units = Dictionary(self._order, room_bytes=limits.working_bytes * 3 // 8, what="patients")
         self._whole: bool | None = None
-        self._open = {column.name: Dictionary(self._order) for column in table.columns if column.open}
+        names = [column.name for column in table.columns if column.open]
+        self._open = {
+            name: Dictionary(
+                self._order,
+                room_bytes=limits.working_bytes // (8 * len(names)),
+                what=f"different texts in the column {name!r}",
+            )
+            for name in names
+        }
         self.extents = {column.name: Extent(column) for column in table.columns}
         self.rows = 0
         columns = [(field_name(place), raw_type(column)) for place, column in enumerate(table.columns)]
         self.row_type = np.dtype([(UNIT, "<i8"), (ORDER, "<u8"), *columns])
+        self._most_rows = max(limits.array_bytes // (2 * self.row_type.itemsize + _SORTING_BYTES), 1)
         self._closing = ExitStack()
         self._files: dict[int, BinaryIO] = {}
 
@@ -66,14 +80,12 @@ class Partitions:
         self.rows += rows.size
         self._spread(rows)
 
-    def each(self) -> Iterator[NDArray[np.void]]:
-        """The rows of every partition that has some; its file is removed as soon as it was read."""
+    def each(self) -> Iterator[tuple[int, Sorted]]:
+        """The rows of every partition in order, each with its number; its file is removed as it is read."""
         self._closing.close()
         for place in sorted(self._files):
-            path = self._path(place)
-            found = np.fromfile(path, dtype=self.row_type)
-            path.unlink()
-            yield found
+            for found in in_order(self._path(place), self.row_type, self._most_rows):
+                yield place, found
 
     def texts(self, column: str) -> list[str]:
         """The texts of an open category in the order of their numbers."""

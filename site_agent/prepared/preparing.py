@@ -14,17 +14,19 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from site_agent.limits import Limits
 from site_agent.prepared.batches import Fingerprint, Preparable
 from site_agent.prepared.columns import Layout, encoded
 from site_agent.prepared.manifest import MANIFEST, PATIENT, KeptFile, KeptLayout, Manifest, sealed
-from site_agent.prepared.ordering import clustered
-from site_agent.prepared.partitions import ORDER, UNIT, Partitions, field_name
+from site_agent.prepared.ordering import PARTITIONS, Overfull
+from site_agent.prepared.partitions import Partitions, field_name
 from wardround.federation.errors import ConfigurationMistaken, SourceFailed, Unavailable
 from wardround.federation.private_files import (
     create_private,
@@ -42,20 +44,34 @@ _REPORT_EVERY = 64
 
 
 def prepare_table(
-    table: Table, source: Preparable, *, folder: Path, study_hash: str, key: bytes, now_seconds: float, report: Report
+    table: Table,
+    source: Preparable,
+    *,
+    folder: Path,
+    study_hash: str,
+    key: bytes,
+    now_seconds: float,
+    report: Report,
+    limits: Limits | None = None,
 ) -> Manifest:
     """Make the snapshot of one table in `folder`, in place of an earlier one.
 
     Raises:
         Unavailable: the rows could not be read, or changed meanwhile; an earlier snapshot is as it was.
+        ConfigurationMistaken: it cannot be written, or not in this memory; the same of an earlier one.
     """
     make_private_folder(folder)
     try:
         with _alone(folder):
             _tidy(folder, keep=None)
-            return _prepared(table, source, folder, _Making(study_hash, key, now_seconds, report))
+            return _prepared(table, source, folder, _Making(study_hash, key, now_seconds, report, limits or Limits()))
     except SourceFailed:
         pass
+    except Overfull as overfull:
+        raise ConfigurationMistaken(
+            f"The table {table.name!r} has more {overfull} than a snapshot can be made of in the memory of this site; "
+            "state more memory_mebibytes in site.toml, or leave the table as it is: it is then read from its source."
+        ) from None
     except OSError as error:
         raise ConfigurationMistaken(
             f"The snapshot of the table {table.name!r} cannot be written: {error.strerror}."
@@ -63,17 +79,21 @@ def prepare_table(
     raise Unavailable(f"The rows of the table {table.name!r} could not be read; no new snapshot was made.")
 
 
+@dataclass(frozen=True, slots=True)
 class _Making:
     """What every step of making one snapshot needs."""
 
-    def __init__(self, study_hash: str, key: bytes, now_seconds: float, report: Report) -> None:
-        self.study_hash, self.key, self.now_seconds, self.report = study_hash, key, now_seconds, report
+    study_hash: str
+    key: bytes = field(repr=False)
+    now_seconds: float
+    report: Report
+    limits: Limits
 
 
 def _prepared(table: Table, source: Preparable, folder: Path, making: _Making) -> Manifest:
     before = source.fingerprint(table)
     with _staging(folder) as staging:
-        with Partitions(staging, table, making.key) as rows:
+        with Partitions(staging, table, making.key, making.limits) as rows:
             making.report(f"{table.name}: reading rows")
             for batch in source.batches(table):
                 rows.add(batch)
@@ -122,17 +142,18 @@ class _Written:
                 closing.enter_context(_Growing(self._staging / f"column-{n}")) for n in range(len(table.columns))
             ]
             gaps = [False] * len(growing)
-            for number, found in enumerate(self._rows.each()):
-                places, begins = clustered(np.ascontiguousarray(found[UNIT]), np.ascontiguousarray(found[ORDER]))
-                codes = np.cumsum(begins) + (self._patients - 1)
+            told = _REPORT_EVERY
+            for number, found in self._rows.each():
+                codes = np.cumsum(found.begins) + (self._patients - 1)
                 self._patients = int(codes[-1]) + 1
                 patient.append(codes.astype(_PATIENT_TYPE))
                 for place, column in enumerate(table.columns):
-                    kept = encoded(found[field_name(place)].take(places), column, self._layouts[column.name])
+                    kept = encoded(found.rows[field_name(place)], column, self._layouts[column.name])
                     gaps[place] = gaps[place] or _has_gaps(kept, column, self._layouts[column.name])
                     growing[place].append(kept)
-                if number % _REPORT_EVERY == _REPORT_EVERY - 1:
-                    report(f"{table.name}: sorting by patient, {100 * (number + 1) // 256} %")
+                if number >= told:
+                    report(f"{table.name}: sorting by patient, {100 * told // PARTITIONS} %")
+                    told += _REPORT_EVERY
         self._patient = KeptLayout(PATIENT, Layout(_PATIENT_TYPE, packed=False), patient.kept(), gaps=False)
         self._files = [
             KeptLayout(column.name, self._layouts[column.name], growing[place].kept(), gaps[place], self._texts(column))

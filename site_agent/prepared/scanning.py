@@ -1,4 +1,4 @@
-"""Whole patients at a time over sorted columns, with the order verified in every scan.
+"""Whole patients at a time over sorted columns, with the order verified in every scan; a giant in several pieces.
 
 The bound rests on the order: `patient[m:] != patient[:-m]` keeps at most m rows of a patient only where its
 rows stand together. So codes that fall, or a patient on both sides of a border, are a failure of the source
@@ -20,12 +20,23 @@ Patients = NDArray[np.int32]
 CHUNK_ROWS = 2**16
 """Half a mebibyte for a vector: it stays in the cache, and in memory that is not given back after every use."""
 
-_MOST_ROWS = 2**29
-"""More rows of one patient than these could leave 64 bits when their levels are added."""
-
 
 class Disordered(Exception):
     """Rows of one patient do not stand together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Some rows: of whole patients, or of one alone, whose first or last rows they need not be."""
+
+    rows: slice
+    begins: bool = True
+    ends: bool = True
+
+    @property
+    def whole(self) -> bool:
+        """Whether no patient is in another span too."""
+        return self.begins and self.ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,8 +51,8 @@ class Runs:
     order: Vector | None = field(repr=False, default=None)
 
 
-def chunks(patients: Patients, *, rows: int = CHUNK_ROWS) -> Iterator[slice]:
-    """The whole table in slices of about `rows` rows that part no patient; more where one patient has more.
+def chunks(patients: Patients, *, rows: int = CHUNK_ROWS) -> Iterator[Span]:
+    """The whole table in spans of at most `rows` rows; none parts a patient but one that has more.
 
     Raises:
         Disordered: the codes are not in order.
@@ -51,17 +62,37 @@ def chunks(patients: Patients, *, rows: int = CHUNK_ROWS) -> Iterator[slice]:
         end = min(start + rows, end_of_all)
         if end < end_of_all:
             end = start + int(np.searchsorted(patients[start:end], patients[end], side="left"))
-        if end == start:
+        if end > start:
+            spans = [Span(slice(start, end))]
+        else:
             end = start + int(np.searchsorted(patients[start:], patients[start], side="right"))
-        part = patients[start:end]
-        if not 0 < part.size <= _MOST_ROWS or int(part[0]) <= last or not (part[1:] >= part[:-1]).all():
-            raise Disordered
-        yield slice(start, end)
-        start, last = end, int(part[-1])
+            spans = _parted(start, end, rows)
+        for span in spans:
+            part = patients[span.rows]
+            _require_order(part, after=last if span.begins else last - 1, alone=not span.whole)
+            last = int(part[-1])
+            yield span
+        start = end
+
+
+def _parted(start: int, end: int, rows: int) -> list[Span]:
+    """The rows of one patient, piece by piece."""
+    firsts = range(start, end, rows)
+    return [Span(slice(first, min(first + rows, end)), first == start, first + rows >= end) for first in firsts]
+
+
+def _require_order(part: Patients, *, after: int, alone: bool) -> None:
+    """Refuse codes that fall or begin too low, or that are several where there should be one patient alone."""
+    if part.size == 0 or int(part[0]) <= after or not (part[1:] >= part[:-1]).all():
+        raise Disordered
+    if alone and part[0] != part[-1]:
+        raise Disordered
 
 
 def among_first(patients: Patients, most: int) -> NDArray[np.bool_]:
     """Whether a row is among the first `most` of its patient; patients stand together."""
+    if most == 0:
+        return np.zeros(patients.size, dtype=np.bool_)
     kept = np.ones(patients.size, dtype=np.bool_)
     if most < patients.size:
         np.not_equal(patients[most:], patients[:-most], out=kept[most:])

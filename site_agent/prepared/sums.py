@@ -1,7 +1,8 @@
-"""The sums of one part while a snapshot is read, some whole patients at a time.
+"""The sums of one part while a snapshot is read, some whole patients at a time, or some rows of a giant.
 
 Rows count where the cohort selects them and their group and values are there; then, and only then, the cap: of each
-patient the first rows in the snapshot's keyed order, or one record for each of its first groups.
+patient the first rows in the snapshot's keyed order, or one record for each of its first groups. Of a patient in
+several pieces it is remembered how many rows counted, or which groups came first and what their rows amount to.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from site_agent.collapsing import joined, own_values, record_values, row_numbers
+from site_agent.collapsing import Joining, joined, own_values, record_values, row_numbers
 from site_agent.prepared.cells import NO_LEVEL, Cells, Vector, Vectors
 from site_agent.prepared.cohorts import Mask
 from site_agent.prepared.columns import KeptColumn
 from site_agent.prepared.scanning import (
     Patients,
     Runs,
+    Span,
     among_first,
     among_first_cells,
     by_patient,
@@ -34,34 +36,55 @@ from wardround.federation.study import ColumnType, Unit
 _EXACT_ROWS = 2**18
 """Sums of so many levels, squares or products, none above 2^34, are exact in the doubles that bincount adds in."""
 
+Places = NDArray[np.intp]
 _MANY = 2**20
 _SAFE = 2**62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Some whole patients in keyed order, and which of their rows the cohort selects. Secret."""
+    """Some patients in keyed order, and which of their rows the cohort selects. Secret."""
 
-    rows: slice
+    span: Span
     patients: Patients = field(repr=False)
     chosen: Mask | None = field(repr=False)
+
+    @property
+    def rows(self) -> slice:
+        """Where the rows are."""
+        return self.span.rows
 
 
 class Sums(Protocol):
     """What is added up for one part."""
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of some more patients, all of them whole."""
+        """Count the rows of some more patients, or some more rows of one."""
 
     def tally(self) -> Tally:
         """The sums so far: one line for each group."""
+
+
+class _FirstRows:
+    """The first rows of each patient, of one in several pieces over all of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+
+    def places(self, patients: Patients, span: Span) -> Places:
+        """Those of some rows, of patients who stand together, that count."""
+        most = self._most if span.begins else self._left
+        found = np.flatnonzero(among_first(patients, most))
+        if not span.whole:
+            self._left = most - found.size
+        return found
 
 
 class CodeCounts:
     """Rows by group where the group follows from the code of one column, and every code that occurs has one."""
 
     def __init__(self, form: Shape, part: Part, column: KeptColumn, table: Vector) -> None:
-        self._most = row_cap(form)
+        self._first = _first_rows(form)
         self._codes, self._table, self._groups = column.codes, table, part.groups
         self._counts = np.zeros(table.size, dtype=np.int64)
 
@@ -76,8 +99,8 @@ class CodeCounts:
         if chunk.chosen is not None:
             places = np.flatnonzero(chunk.chosen)
             patients = patients.take(places)
-        if self._most is not None:
-            first = np.flatnonzero(among_first(patients, self._most))
+        if self._first is not None:
+            first = self._first.places(patients, chunk.span)
             places = first if places is None else places.take(first)
         if places is not None:
             codes = codes.take(places)
@@ -94,7 +117,7 @@ class RowSums:
     """Rows, or their levels, by group: of each unit the first few."""
 
     def __init__(self, form: Shape, part: Part, cells: Cells, levels: list[Vectors], *, rows: int) -> None:
-        self._most = row_cap(form)
+        self._first = _first_rows(form)
         self._cells, self._levels = cells, levels
         largest = max((max(abs(q.low), abs(q.high)) for q in part.quantisers), default=1)
         self._total = _zeros(cells.groups, 1, rows * largest)
@@ -102,8 +125,8 @@ class RowSums:
     def add(self, chunk: Chunk) -> None:
         patients, cell, levels = _narrowed(chunk, self._cells, self._levels)
         value = levels[0] if levels else None
-        if self._most is not None:
-            kept = np.flatnonzero(among_first(patients, self._most))
+        if self._first is not None:
+            kept = self._first.places(patients, chunk.span)
             cell = None if cell is None else cell.take(kept)
             value = None if value is None else value.take(kept)
             _add(self._total[:, 0], cell, value, kept.size)
@@ -112,6 +135,29 @@ class RowSums:
 
     def tally(self) -> Tally:
         return self._total
+
+
+class _Piecewise:
+    """One patient, some rows at a time: the groups that came first, and what the rows in each amount to."""
+
+    def __init__(self, part: Part, groups: int, most: int) -> None:
+        self._counting = np.zeros(groups, dtype=np.bool_)
+        self._left = min(most, groups)
+        self._rows = Joining(part, groups)
+
+    def add(self, cell: Vector, levels: list[Vector]) -> None:
+        """The next rows."""
+        fresh, first = np.unique(cell[~self._counting[cell]], return_index=True)
+        chosen = fresh[np.argsort(first)][: self._left]
+        self._left -= chosen.size
+        self._counting[chosen] = True
+        kept = np.flatnonzero(self._counting[cell])
+        self._rows.add(cell.take(kept), [level.take(kept) for level in levels])
+
+    def records(self) -> tuple[Vector, list[Vector]]:
+        """The groups that count, and the values of the record in each."""
+        cells, _, values = self._rows.records()
+        return cells, values
 
 
 class RecordSums:
@@ -126,13 +172,17 @@ class RecordSums:
         largest = max((q.high for q in part.quantisers), default=1)
         squared = part.kind in (PartKind.MOMENTS, PartKind.PRODUCTS)
         self._total = _zeros(cells.groups, width, rows * (largest**2 if squared else largest))
+        self._piecewise = _Piecewise(part, 0, 0)
 
     def add(self, chunk: Chunk) -> None:
         patients, cell, levels = _narrowed(chunk, self._cells, self._levels)
-        if patients.size == 0:
-            return
         if not self._collapses:
             self._add_records(cell, own_values(self._part, levels), patients.size)
+            return
+        if not chunk.span.whole:
+            self._add_piece(chunk.span, cell, levels, patients.size)
+            return
+        if patients.size == 0:
             return
         if cell is None:
             runs, kept = by_patient(patients), None
@@ -148,6 +198,15 @@ class RecordSums:
 
     def tally(self) -> Tally:
         return self._total
+
+    def _add_piece(self, span: Span, cell: Vector | None, levels: list[Vector], rows: int) -> None:
+        """Some rows of one patient, who is added when the last of them were."""
+        if span.begins:
+            self._piecewise = _Piecewise(self._part, self._cells.groups, self._most)
+        self._piecewise.add(np.zeros(rows, dtype=np.int64) if cell is None else cell, levels)
+        if span.ends:
+            cells, values = self._piecewise.records()
+            self._add_records(None if self._cells.numbers is None else cells, values, cells.size)
 
     def _collapsed(self, levels: list[Vector], runs: Runs) -> list[Vector]:
         """What the rows of one unit in one group amount to."""
@@ -175,9 +234,9 @@ class RecordSums:
                 raise InvariantBroken(private="rows were added up as records")
 
 
-def row_cap(form: Shape) -> int | None:
-    """How many rows of a unit count; under event adjacency every row is its own unit."""
-    return form.table.max_rows_per_unit if form.unit is Unit.PATIENT else None
+def _first_rows(form: Shape) -> _FirstRows | None:
+    """Which rows of a unit count; under event adjacency every row is its own unit."""
+    return _FirstRows(form.table.max_rows_per_unit) if form.unit is Unit.PATIENT else None
 
 
 def _narrowed(chunk: Chunk, cells: Cells, levels: list[Vectors]) -> tuple[Patients, Vector | None, list[Vector]]:

@@ -45,8 +45,8 @@ def key_counts(form: Shape, snapshot: Snapshot) -> Mapping[str, int]:
 def _scanned(form: Shape, snapshot: Snapshot, sums: list[Sums]) -> list[Tally]:
     patients = snapshot.patients()
     cohort = None if form.query.cohort is None else selected(form.query.cohort, snapshot.column)
-    for rows in chunks(patients):
-        chunk = Chunk(rows, patients[rows], None if cohort is None else cohort(rows))
+    for span in chunks(patients):
+        chunk = Chunk(span, patients[span.rows], None if cohort is None else cohort(span.rows))
         for each in sums:
             each.add(chunk)
     return [each.tally() for each in sums]

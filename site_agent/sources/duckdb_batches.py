@@ -27,6 +27,7 @@ from site_agent.prepared.batches import (
     Numbers,
     Places,
     Values,
+    rows_at_once,
     texts_of,
 )
 from site_agent.shares import Share
@@ -39,9 +40,6 @@ from wardround.federation.errors import SourceFailed
 from wardround.federation.study import Column, ColumnType, Table
 
 _SHARE_ROWS = 2**21
-_LINES = 2**20
-"""So many values at a time where they come line by line, as Python's own."""
-
 _TEXT_BYTES = 256
 _PRESENT = "p_"
 
@@ -81,7 +79,7 @@ def share_rows_of(table: Table, limits: Limits) -> int:
 def _line_by_line(connection: duckdb.DuckDBPyConnection, statement: exp.Select, table: Table) -> Iterator[Batch]:
     """The batches of one statement, which DuckDB works out while its lines are fetched."""
     names = [column.alias for column in statement.expressions]
-    at_once = max(_LINES // len(names), 1)
+    at_once = rows_at_once(table)
     try:
         lines = connection.execute(statement.sql(dialect="duckdb"))
         while some := lines.fetchmany(at_once):

@@ -84,7 +84,7 @@ class DuckdbTable:
 
     def examples(self, form: StepForm) -> Examples:
         """Read rows; see `Dataset.examples`."""
-        return read_examples(form, self, key=self.key)
+        return read_examples(form, self, key=self.key, limits=self.limits)
 
     def fingerprint(self, table: Table) -> Fingerprint:
         """The file and its log; see `Preparable.fingerprint`."""

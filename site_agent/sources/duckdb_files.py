@@ -90,7 +90,7 @@ class DuckdbFiles:
     def examples(self, form: StepForm) -> Examples:
         """Read rows; see `Dataset.examples`."""
         try:
-            return read_examples(form, self, key=self._key)
+            return read_examples(form, self, key=self._key, limits=self._limits)
         except (duckdb.Error, RuntimeError, SourceFailed):
             # As below: the next question opens another database.
             self.close()

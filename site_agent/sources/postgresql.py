@@ -20,7 +20,7 @@ from site_agent.dataset import TableSource
 from site_agent.learning.examples import Examples
 from site_agent.learning.reading import read_examples, schema_of
 from site_agent.limits import Limits
-from site_agent.prepared.batches import BATCH_ROWS, Batch, Fingerprint, batch_of_rows
+from site_agent.prepared.batches import Batch, Fingerprint, batch_of_rows, rows_at_once
 from site_agent.prepared.fingerprints import digest_text
 from site_agent.sources.postgresql_columns import (
     THIS,
@@ -108,7 +108,7 @@ class PostgresqlTable:
 
     def examples(self, form: StepForm) -> Examples:
         """Read rows; see `Dataset.examples`."""
-        return read_examples(form, self, key=self.key)
+        return read_examples(form, self, key=self.key, limits=self.limits)
 
     def fingerprint(self, table: Table) -> Fingerprint:
         """Where the rows are; PostgreSQL does not say whether they changed."""
@@ -124,7 +124,7 @@ class PostgresqlTable:
                 statement = _handed_out(table, layout)
                 with connection.cursor("wardround") as cursor:
                     cursor.execute(statement.sql(dialect="postgres").encode())
-                    while rows := cursor.fetchmany(BATCH_ROWS):
+                    while rows := cursor.fetchmany(rows_at_once(table)):
                         yield batch_of_rows(table, rows)
                 return
         except (*_FAILURES, SchemaRefused, SourceAway) as error:

@@ -20,7 +20,7 @@ from site_agent.dataset import TableSource
 from site_agent.learning.examples import Examples
 from site_agent.learning.reading import read_examples, schema_of
 from site_agent.limits import Limits
-from site_agent.prepared.batches import BATCH_ROWS, Batch, Fingerprint, batch_of_rows
+from site_agent.prepared.batches import Batch, Fingerprint, batch_of_rows, rows_at_once
 from site_agent.prepared.fingerprints import digest_text, stat_text
 from site_agent.relations import placed, relation_query
 from site_agent.sources.refusals import missing_column, refused_file
@@ -81,7 +81,7 @@ class SqliteTable:
 
     def examples(self, form: StepForm) -> Examples:
         """Read rows; see `Dataset.examples`."""
-        return read_examples(form, self, key=self.key)
+        return read_examples(form, self, key=self.key, limits=self.limits)
 
     def fingerprint(self, table: Table) -> Fingerprint:
         """The file, what stands beside it, and the counter that every change of it raises."""
@@ -106,7 +106,7 @@ class SqliteTable:
                 wanted = [ref(UNIT), *(ref(column_name(column.name)) for column in table.columns)]
                 statement = exp.select(*wanted).from_(rows.query.subquery("typed")).where(present(ref(UNIT)))
                 cursor = connection.execute(written(statement))
-                while lines := cursor.fetchmany(BATCH_ROWS):
+                while lines := cursor.fetchmany(rows_at_once(table)):
                     yield batch_of_rows(table, [_line(line, table.columns) for line in lines])
                 return
         except _FAILURES as error:

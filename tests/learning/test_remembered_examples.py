@@ -9,13 +9,17 @@ import pytest
 
 from site_agent.dataset import Tables
 from site_agent.learning.remembering import KEPT_SECONDS, LastExamples
+from site_agent.limits import Limits
 from site_agent.prepared.batches import Batch, Fingerprint
 from tests.prepared.prepared_tables import TABLE, Kept, random_rows, study
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
 from wardround.federation.expressions import Comparison, Operator
+from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.shape import shape
 from wardround.federation.step_form import StepForm, step_form
 from wardround.federation.study import Table
 from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.privacy.law import Mechanism
 
 ROWS = random_rows(patients=20, rows=100, seed=1)
 OLDER = Comparison("ward", Operator.GREATER, 1)
@@ -129,3 +133,18 @@ def test_a_schema_that_fails_after_the_charge_is_the_one_failure() -> None:
         tables.examples(form_of(0))
     assert "gone" not in str(failure.value)
     assert failure.value.__context__ is None
+
+
+@pytest.mark.parametrize(("part", "read"), [(1, 1), (10**9, 2)])
+def test_a_question_has_the_memory_of_examples_that_take_much_of_it(
+    part: int, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Kept(ROWS)
+    tables, _ = opened(source)
+    tables.examples(form_of(0))
+    counted = shape(Query(TABLE, (Aggregate(Statistic.COUNT),)), study(), Mechanism.DISCRETE_GAUSSIAN)
+    with monkeypatch.context() as patched:
+        patched.setattr(Limits, "working_bytes", property(lambda _: 2**32 // part))
+        tables.bounded(counted)
+    tables.examples(form_of(1))
+    assert source.asked.count("examples") == read

@@ -120,14 +120,21 @@ def test_codes_that_fall_are_never_scanned_to_the_end(codes: list[int], rows: in
         list(chunks(patients, rows=rows))
 
 
-def test_a_slice_parts_no_patient() -> None:
+def test_a_span_parts_no_patient_but_a_giant_who_is_alone_in_it() -> None:
     draw = random.Random(5)
     for _ in range(200):
-        patients = np.repeat(np.arange(6, dtype=np.int32), [draw.randrange(5) for _ in range(6)])
-        slices = list(chunks(patients, rows=draw.randrange(1, 6)))
-        assert [place for each in slices for place in range(each.start, each.stop)] == list(range(patients.size))
-        seen = [set(patients[each].tolist()) for each in slices]
-        assert sum(map(len, seen)) == len(set().union(*seen))
+        sizes = [draw.randrange(9) for _ in range(6)]
+        patients, rows = np.repeat(np.arange(6, dtype=np.int32), sizes), draw.randrange(1, 6)
+        spans = list(chunks(patients, rows=rows))
+        found = [place for span in spans for place in range(span.rows.start, span.rows.stop)]
+        assert found == list(range(patients.size))
+        assert all(span.rows.stop - span.rows.start <= rows for span in spans)
+        for span in spans:
+            held = set(patients[span.rows].tolist())
+            begins, ends = int(patients[span.rows.start]), int(patients[span.rows.stop - 1])
+            assert span.begins == (span.rows.start == sum(sizes[:begins]))
+            assert span.ends == (span.rows.stop == sum(sizes[: ends + 1]))
+            assert span.whole or len(held) == 1
 
 
 def test_the_first_cells_of_a_patient_are_those_its_rows_come_to_first() -> None:
