@@ -54,6 +54,7 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape
     if (fault := fault_in(plan.query)) is not None:
         msg = f"a text in the plan {fault}."
         raise PlanRefused(msg)
+    policy.room.require(form)
     charge = price(plan, study)
     # Of a training the whole price counts, whichever of its rounds this is.
     if not is_within(charge.cost, epsilon=policy.max_epsilon_per_plan, delta=policy.cap.delta):

@@ -65,6 +65,7 @@ def check_site(path: Path) -> list[Finding]:
         return [Finding("configuration", ok=False, text=error.message)]
     found.append(Finding("configuration", ok=True, text=f"{configuration.name} in study {study.name}"))
     found.append(Finding("policy", ok=True, text=f"at most ε = {configuration.policy.text()}"))
+    found.append(_memory(configuration))
     found.extend(_permissions(folder, configuration))
     found.append(_guarded("ledger", lambda: _ledger(folder, configuration)))
     if (name := configuration.account) is not None:
@@ -81,6 +82,12 @@ def _guarded(subject: str, find: Callable[[], Finding]) -> Finding:
         return find()
     except FederationError as error:
         return Finding(subject, ok=False, text=error.message)
+
+
+def _memory(configuration: SiteConfiguration) -> Finding:
+    stated, there = configuration.limits.memory_mebibytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    text = f"one question takes up to {stated} MiB of this machine's {there // 2**20}"
+    return Finding("memory", ok=stated * 2**20 <= there, text=text)
 
 
 def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Finding]:

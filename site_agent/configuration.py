@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from site_agent.dataset import TableSource, kind_of
+from site_agent.limits import LEAST_MEBIBYTES, MEMORY_MEBIBYTES, Limits
 from site_agent.policy import TRAINING, Approval, Policy
+from site_agent.room import Room
 from wardround.federation.addresses import address_fault
 from wardround.federation.configuration import Section, nearest, parse, read_text
 from wardround.federation.errors import ConfigurationMistaken
@@ -15,6 +17,9 @@ from wardround.federation.query import Statistic
 from wardround.federation.study import Study, delta_fault
 from wardround.federation.study_file import MAX_SITES, NAME
 from wardround.privacy.filter import Cap
+
+_MOST_MEBIBYTES = 2**24
+_MOST_ROWS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class SiteConfiguration:
     proxy: str | None
     tables: Mapping[str, TableSource]
     policy: Policy
+    limits: Limits
 
 
 def read_site(path: Path, study: Study) -> SiteConfiguration:
@@ -46,6 +52,7 @@ def parse_site(text: str, study: Study, *, name: str = "site.toml") -> SiteConfi
     patients = site.integer("patients", lower=1, upper=10**10)
     dataset = site.text("dataset", title)
     account = site.text("account") if site.has("account") else None
+    memory = site.integer("memory_mebibytes", MEMORY_MEBIBYTES, lower=LEAST_MEBIBYTES, upper=_MOST_MEBIBYTES)
     site.close()
     coordinator = top.section("coordinator", required=False)
     address = coordinator.text("address") if coordinator.has("address") else None
@@ -54,12 +61,14 @@ def parse_site(text: str, study: Study, *, name: str = "site.toml") -> SiteConfi
     proxy = coordinator.text("proxy") if coordinator.has("proxy") else None
     coordinator.close()
     tables = _tables(top.section("tables"), study)
-    policy = _policy(top.section("policy"), study)
+    limits = Limits(memory_mebibytes=memory)
+    rows = {table: source.rows for table, source in tables.items() if source.rows is not None}
+    policy = _policy(top.section("policy"), study, Room(limits, patients, rows))
     top.close()
     if (fault := delta_fault(policy.cap.delta, {title: patients})) is not None:
         msg = f"{name}: policy.delta: {fault}"
         raise ConfigurationMistaken(msg)
-    return SiteConfiguration(title, patients, dataset, account, address, proxy, tables, policy)
+    return SiteConfiguration(title, patients, dataset, account, address, proxy, tables, policy, limits)
 
 
 def _tables(section: Section, study: Study) -> dict[str, TableSource]:
@@ -77,6 +86,7 @@ def _tables(section: Section, study: Study) -> dict[str, TableSource]:
             rank=entry.text("rank") if entry.has("rank") else None,
             timeout_seconds=entry.number("timeout_seconds", 600.0, lower=1.0, upper=86_400.0),
             prepared_hours=entry.number("prepared_hours", 24.0, lower=0.0, upper=24.0 * 366),
+            rows=entry.integer("rows", lower=1, upper=_MOST_ROWS) if entry.has("rows") else None,
         )
         entry.close()
         if tables[name].rank is not None and kind_of(tables[name].source) != "postgresql":
@@ -89,7 +99,7 @@ def _tables(section: Section, study: Study) -> dict[str, TableSource]:
     return tables
 
 
-def _policy(section: Section, study: Study) -> Policy:
+def _policy(section: Section, study: Study, room: Room) -> Policy:
     epsilon = section.number("epsilon", lower=0.0, upper=1e4)
     delta = section.number("delta", lower=0.0, upper=1.0)
     # A hospital that does not mention the pure lane follows the study's, inside its own cap.
@@ -113,6 +123,7 @@ def _policy(section: Section, study: Study) -> Policy:
         approval=Approval(section.text("approval", Approval.AUTOMATIC.value, choices=[a.value for a in Approval])),
         training=TRAINING in names,
         min_sites=_min_sites(section, study),
+        room=room,
     )
     section.close()
     return policy

@@ -57,6 +57,8 @@ class TableSource:
     timeout_seconds: float = 600.0
     # How old a snapshot may be whose source cannot say whether it changed.
     prepared_hours: float = 24.0
+    # About how many rows the table has: declared and public, never compared with the table.
+    rows: int | None = None
 
 
 class Dataset(Protocol):

@@ -27,7 +27,7 @@ Places = Callable[[int], IntVector]
 _TABLE_BITS = 20
 """Of a pass at most about 2^20 different beginnings come back."""
 
-_RANGES = 16
+_RANGES = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)

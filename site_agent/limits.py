@@ -31,18 +31,33 @@ class Limits:
 
     @property
     def database_kibibytes(self) -> int:
-        """What an embedded database may take: five eighths of it."""
-        return max(self.working_bytes * 5 // 8 // _KIBI, 1)
+        """What an embedded database may take: a half of it."""
+        return max(self.working_bytes // 2 // _KIBI, 1)
 
     @property
     def array_bytes(self) -> int:
-        """What our own arrays may take beside a database: a quarter. The last eighth is what neither accounts for."""
+        """What records may take beside a database: a quarter."""
+        return self.working_bytes // 4
+
+    @property
+    def question_bytes(self) -> int:
+        """What a question may take beside rows: the last quarter."""
         return self.working_bytes // 4
 
     @property
     def own_bytes(self) -> int:
-        """The same where no database is embedded: three quarters."""
-        return self.working_bytes * 3 // 4
+        """What records may take where no database is embedded."""
+        return self.working_bytes // 2
+
+    @property
+    def keys_bytes(self) -> int:
+        """What the keys of an open category may take: the other half, because there are no records beside them."""
+        return self.working_bytes // 2
+
+    @property
+    def training_bytes(self) -> int:
+        """What the rows of a training may take beside the database and the batch that they come in."""
+        return self.working_bytes * 3 // 8
 
     @property
     def records(self) -> int:

@@ -1,10 +1,14 @@
-"""The hospital's own rules, which no coordinator can change: caps, what may be asked, in what company, who decides."""
+"""The hospital's own rules, which no coordinator can change.
+
+Caps, what may be asked, in what company, who decides, and how much memory a question may take.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from site_agent.room import Room
 from wardround.federation.query import Statistic
 from wardround.privacy.filter import Cap
 
@@ -32,6 +36,7 @@ class Policy:
     approval: Approval
     training: bool = True
     min_sites: int = 1
+    room: Room = field(default_factory=Room)
 
     def text(self) -> str:
         """What one plan is held to, in a few words."""

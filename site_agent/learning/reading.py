@@ -34,6 +34,7 @@ from site_agent.prepared.batches import (
 from site_agent.prepared.cohorts import present, selected
 from site_agent.prepared.columns import NO_INTEGER, Extent, KeptColumn, encoded
 from site_agent.prepared.ordering import KeyedOrder, clustered
+from site_agent.room import row_bytes
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.expressions import leaves
 from wardround.federation.shape import Shape
@@ -41,13 +42,7 @@ from wardround.federation.step_form import Input, StepForm
 from wardround.federation.study import Column, Table, Unit
 
 _PENDING = 2**20
-_ROW_BYTES = 64
 _FAILURES = (SchemaRefused, OSError, MemoryError, LookupError, ValueError, ArithmeticError)
-
-
-def row_bytes(inputs: int) -> int:
-    """What a row takes at most: its numbers as they came, in order, and on the way from the one to the other."""
-    return 3 * 8 * (inputs + 1) + _ROW_BYTES
 
 
 def schema_of(form: StepForm) -> Shape:
@@ -91,7 +86,7 @@ class _Reading:
     def __init__(self, form: StepForm, key: bytes, limits: Limits) -> None:
         self.table = _needed(form)
         self._form, self._key = form, key
-        self._most = limits.working_bytes // row_bytes(len(form.inputs))
+        self._most = limits.training_bytes // row_bytes(len(form.inputs))
         self._units = _Units()
         self._inputs: list[Matrix] = []
         self._target: list[Vector] = []

@@ -20,7 +20,7 @@ def site_dataset(folder: SiteFolder, configuration: SiteConfiguration, study: St
     """The tables of this site, from their snapshots where there are usable ones."""
     key = folder.row_key()
     return PreparedFirst(
-        open_dataset(configuration.tables, folder=folder.path, key=key),
+        open_dataset(configuration.tables, folder=folder.path, key=key, limits=configuration.limits),
         folder.path / FOLDER,
         study,
         key,
@@ -49,6 +49,7 @@ def prepare_site(path: Path, *, report: Report) -> tuple[str, ...]:
             key=dataset.key,
             now_seconds=time.time(),
             report=report,
+            limits=configuration.limits,
         )
         done.append(name)
     return tuple(done)

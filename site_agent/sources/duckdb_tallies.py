@@ -7,10 +7,8 @@ several (`site_agent.giants`).
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import duckdb
 import numpy as np
@@ -47,7 +45,7 @@ from site_agent.sources.duckdb_records import (
     wide_names,
 )
 from site_agent.sources.duckdb_texts import UnitTexts
-from site_agent.statements.choosing import key_rows, keys_statement, read_keys
+from site_agent.statements.choosing import both_keys, key_rows, keys_statement, read_keys
 from site_agent.statements.records import UNIT, TypedRows, is_collapsed, record_cap
 from site_agent.statements.tallying import is_coded, read_tally, tally_from, tally_statement
 from site_agent.statements.trees import ref
@@ -57,8 +55,8 @@ from wardround.federation.study import Unit
 from wardround.privacy.bounded import Bounded, IntVector
 
 _WORD = 64
+_AT_ONCE = 2**14
 
-Answer = TypeVar("Answer")
 Found = Mapping[str, np.ndarray]
 
 
@@ -78,10 +76,7 @@ class DuckdbTallies:
 
     def open_keys(self, form: Shape) -> dict[str, int]:
         """How many units hold each text of the question's open column."""
-        found: Counter[str] = Counter()
-        for piece in pieces(_Texts(self, form)):
-            found.update(piece)
-        return dict(found)
+        return functools.reduce(both_keys, pieces(_Texts(self, form)))
 
     def _tally(self, form: Shape, part: Part) -> Tally:
         cap = record_cap(form, part)
@@ -94,12 +89,27 @@ class DuckdbTallies:
         return DuckdbDialect(self.key)
 
     def arrays(self, statement: exp.Query, given: Mapping[str, object]) -> Found:
-        """The columns that a statement finds."""
-        return self._fitting(statement, given, duckdb.DuckDBPyConnection.fetchnumpy)
+        """The columns that a statement finds; `Crammed` where DuckDB has too little memory for it."""
+        try:
+            return self._executed(statement, given).fetchnumpy()
+        except duckdb.OutOfMemoryException:
+            pass
+        raise Crammed
 
-    def lines(self, statement: exp.Query, given: Mapping[str, object]) -> list[tuple[object, ...]]:
-        """The lines that a statement finds."""
-        return self._fitting(statement, given, duckdb.DuckDBPyConnection.fetchall)
+    def lines(self, statement: exp.Query, given: Mapping[str, object]) -> Iterator[tuple[object, ...]]:
+        """The lines that a statement finds, some at a time; `Crammed` as above."""
+        try:
+            found = self._executed(statement, given)
+            while some := found.fetchmany(_AT_ONCE):
+                yield from some
+            return
+        except duckdb.OutOfMemoryException:
+            pass
+        raise Crammed
+
+    def _executed(self, statement: exp.Query, given: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
+        # Without the copy that the generator makes by default: no statement is used twice.
+        return self.connection.execute(statement.sql(dialect="duckdb", copy=False), dict(given) or None)
 
     def giants(self, records: exp.Query, share: Share) -> dict[Key, int]:
         """The units that have too many of some records of a share, each with its seed."""
@@ -107,19 +117,6 @@ class DuckdbTallies:
             records, most=min(self.most_records, MOST_RECORDS) // GIANT, whole_keys=self.keys is not None
         )
         return {unit: int(str(seed)) for unit, seed in self.lines(statement, parameters(share))}  # type: ignore[misc]
-
-    def _fitting(
-        self,
-        statement: exp.Query,
-        given: Mapping[str, object],
-        fetch: Callable[[duckdb.DuckDBPyConnection], Answer],
-    ) -> Answer:
-        try:
-            # Without the copy that the generator makes by default: no statement is used twice.
-            return fetch(self.connection.execute(statement.sql(dialect="duckdb", copy=False), dict(given) or None))
-        except duckdb.OutOfMemoryException:
-            pass
-        raise Crammed
 
 
 @dataclass(frozen=True, slots=True)

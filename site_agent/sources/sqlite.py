@@ -26,7 +26,7 @@ from site_agent.relations import placed, relation_query
 from site_agent.sources.refusals import missing_column, refused_file
 from site_agent.sources.sqlite_columns import THIS, typed_column, typed_key
 from site_agent.sources.sqlite_connection import reading
-from site_agent.sources.sqlite_dialect import written
+from site_agent.sources.sqlite_dialect import SqliteDialect, written
 from site_agent.sources.sqlite_tallies import SqliteTallies
 from site_agent.sources.sqlite_texts import open_keys
 from site_agent.statements.cohort import column_name
@@ -115,10 +115,12 @@ class SqliteTable:
 
     def _answered(self, form: Shape, answer: Callable[[SqliteTallies], Answer]) -> Answer:
         try:
-            columns = columns_needed(form)
-            with reading(self.path, key=self.key, timeout_seconds=self.timeout_seconds) as connection:
+            columns, dialect = columns_needed(form), SqliteDialect()
+            with reading(
+                self.path, key=self.key, timeout_seconds=self.timeout_seconds, words=dialect.words
+            ) as connection:
                 rows = self._typed(form.table, columns)
-                return answer(SqliteTallies(connection, rows, self.key, self.limits.own_bytes))
+                return answer(SqliteTallies(connection, rows, self.key, self.limits.own_bytes, dialect))
         except _FAILURES as error:
             # Raised below, outside: an error raised here would carry the driver's text as its context.
             fault = _fault_of(error)

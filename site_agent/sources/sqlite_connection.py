@@ -12,11 +12,11 @@ import contextlib
 import hashlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from site_agent.sources.sqlite_dialect import SHARE
+from site_agent.sources.sqlite_dialect import PLACE, SHARE
 
 _BUSY_SECONDS = 5.0
 _STEPS = 100_000
@@ -30,8 +30,13 @@ _FORBIDDEN = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3
 
 
 @contextlib.contextmanager
-def reading(path: str, *, key: bytes, timeout_seconds: float) -> Iterator[sqlite3.Connection]:
-    """One state of the database for one question; `sqlite3.Error` after `timeout_seconds`."""
+def reading(
+    path: str, *, key: bytes, timeout_seconds: float, words: Sequence[Mapping[bytes, int]] = ()
+) -> Iterator[sqlite3.Connection]:
+    """One state of the database for one question; `sqlite3.Error` after `timeout_seconds`.
+
+    `words` are those that a `SqliteDialect` asks the places of.
+    """
     # isolation_level None: nothing begins or ends a transaction but this function.
     connection = sqlite3.connect(_address(path), uri=True, isolation_level=None, timeout=_BUSY_SECONDS)
     try:
@@ -39,6 +44,7 @@ def reading(path: str, *, key: bytes, timeout_seconds: float) -> Iterator[sqlite
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}")
         connection.create_function(SHARE, 2, _share(key), deterministic=True)
+        connection.create_function(PLACE, 2, lambda text, number: words[number].get(text), deterministic=True)
         connection.set_authorizer(_authorized)
         connection.set_progress_handler(_overdue(timeout_seconds), _STEPS)
         connection.execute("BEGIN")

@@ -7,8 +7,8 @@ It hands out rows and adds nothing up: it would sort them for that, all of them 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 from sqlglot.generator import Generator
@@ -17,8 +17,9 @@ from sqlglot.generators.sqlite import SQLiteGenerator
 from site_agent.statements.trees import call, cast, integer, minus, paren, plus, text, times
 from wardround.federation.expressions import Value
 
-SHARE = "wardround_share"
-"""The one function that is ours: (the unit's key as bytes, n) ↦ which of n shares the unit is in."""
+SHARE, PLACE = "wardround_share", "wardround_place"
+"""Two functions are ours: (the unit's key as bytes, n) ↦ which of n shares the unit is in, and (a text as bytes, a
+number of `words`) ↦ its place among them."""
 
 _EXACT = 2**53
 _FACTOR = 2**62
@@ -27,8 +28,12 @@ _MONTHS = 12
 
 @dataclass(frozen=True, slots=True)
 class SqliteDialect:
-    """See `RowDialect`. A truth value is 0 or 1, a day is its text as in 2026-01-31."""
+    """See `RowDialect`. A truth value is 0 or 1, a day is its text as in 2026-01-31.
 
+    `words` are those whose places its statements ask for; they grow as statements are written.
+    """
+
+    words: list[Mapping[bytes, int]] = field(default_factory=list)
     name: str = "sqlite"
 
     def literal(self, value: Value) -> exp.Expression:
@@ -58,9 +63,11 @@ class SqliteDialect:
         return paren(minus(cut, above))
 
     def place(self, value: exp.Expression, words: Sequence[str]) -> exp.Expression:
-        """By halves over the words in the order of their bytes: 17 comparisons for a hundred thousand words."""
-        order = sorted(range(len(words)), key=lambda place: words[place].encode("utf-8", "surrogatepass"))
-        return _sought(value, [(words[place], place) for place in order])
+        """By a function of ours, which looks it up; as a statement a few ten thousand words are too many for SQLite."""
+        places = {word.encode("utf-8", "surrogatepass"): place for place, word in enumerate(words)}
+        self.words.append(places)
+        # Bytes, because text that is not UTF-8 would raise on its way into Python.
+        return call(PLACE, cast(value, "BLOB"), number(len(self.words) - 1))
 
     def month(self, value: exp.Expression) -> exp.Expression:
         """From the first seven letters of the day."""
@@ -134,17 +141,3 @@ def _operation(operator: type[exp.Mul | exp.Div], left: exp.Expression, right: e
 def _divided(above: exp.Expression, below: exp.Expression) -> exp.Expression:
     # "Typed" and "safe" are what SQLite's own division is: the generator then adds no cast.
     return exp.Div(this=paren(above), expression=paren(below), typed=True, safe=True)
-
-
-def _sought(value: exp.Expression, words: list[tuple[str, int]]) -> exp.Expression:
-    if not words:
-        return exp.null()
-    middle = len(words) // 2
-    word, place = words[middle]
-    here = exp.EQ(this=value.copy(), expression=_text(word))
-    if len(words) == 1:
-        return exp.Case().when(here, integer(place), copy=False)
-    under = exp.LT(this=value.copy(), expression=_text(word))
-    left, right = _sought(value, words[:middle]), _sought(value, words[middle:])
-    # NULL is never under a word, and in the end equal to none.
-    return paren(exp.Case().when(under, left, copy=False).else_(right, copy=False))

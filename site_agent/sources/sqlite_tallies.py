@@ -53,7 +53,7 @@ class SqliteTallies:
     rows: TypedRows
     key: bytes = field(repr=False)
     room_bytes: int
-    dialect: SqliteDialect = field(default_factory=SqliteDialect)
+    dialect: SqliteDialect
 
     def bounded(self, form: Shape) -> tuple[Bounded, ...]:
         """The bounded totals of every part."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,8 +19,8 @@ from site_agent.bounding import chosen_places, places_of
 from site_agent.giants import Numbers, Range, texts_at
 from site_agent.shares import GIANT, Crammed, Key, Share, pieces
 from site_agent.sources.sqlite_connection import seed_of
-from site_agent.sources.sqlite_tallies import Lines, SqliteTallies, UnitNumbers, same_unit
-from site_agent.statements.choosing import KEY, key_rows, read_keys
+from site_agent.sources.sqlite_tallies import SqliteTallies, UnitNumbers, same_unit
+from site_agent.statements.choosing import KEY, both_keys, key_rows, read_keys
 from site_agent.statements.records import TypedRows
 from site_agent.statements.trees import cast, ref
 from wardround.federation.shape import Shape
@@ -30,6 +29,9 @@ from wardround.privacy.bounded import IntVector
 
 _TEXT_BYTES = 256
 """A text's number and its place in a dictionary, beside its own bytes."""
+
+_ONCE_BYTES = 112
+"""The same of a text that is only held, with room for the set to grow and for a list in order."""
 
 _PAIR_BYTES = 40
 _TEXT_BITS = 32
@@ -45,10 +47,7 @@ def most_texts(room_bytes: int) -> int:
 
 def open_keys(source: SqliteTallies, form: Shape) -> dict[str, int]:
     """How many units hold each text of the question's open column."""
-    found: Counter[str] = Counter()
-    for piece in pieces(_Texts(source, form)):
-        found.update(piece)
-    return dict(found)
+    return functools.reduce(both_keys, pieces(_Texts(source, form)))
 
 
 class _Different:
@@ -171,35 +170,36 @@ class UnitTexts:
 
     def number(self, within: Range) -> int:
         """How many different texts the range holds."""
-        return len(self._different(within))
+        return len(self._once(within))
 
     def at(self, within: Range, places: Sequence[int]) -> list[bytes]:
         """The texts at some places of the range."""
-        order = sorted(self._different(within))
+        order = sorted(self._once(within))
         return [order[place] for place in places]
 
     def some(self, within: Range) -> list[bytes]:
         """One of each share of the texts, by a checksum of them."""
         least: dict[int, tuple[int, bytes]] = {}
-        for text in self._texts(within):
-            sum_of = zlib.crc32(text)
-            if (share := sum_of % _SAMPLE) not in least or sum_of < least[share][0]:
-                least[share] = sum_of, text
+        for texts in self._texts(within):
+            for text in texts:
+                sum_of = zlib.crc32(text)
+                if (share := sum_of % _SAMPLE) not in least or sum_of < least[share][0]:
+                    least[share] = sum_of, text
         return [text for _, text in least.values()]
 
-    def _different(self, within: Range) -> list[bytes]:
-        found = _Different(self.source.room_bytes // 2)
-        for lines in self._lines(within):
-            found.of([line[0] for line in lines])
-        return found.texts()
+    def _once(self, within: Range) -> set[bytes]:
+        """All different texts of a range; `Crammed` where they do not fit."""
+        found: set[bytes] = set()
+        room_bytes = self.source.room_bytes // 2
+        for texts in self._texts(within):
+            fresh = set(texts) - found
+            found |= fresh
+            room_bytes -= sum(_ONCE_BYTES + len(text) for text in fresh)
+            if room_bytes < 0:
+                raise Crammed
+        return found
 
-    def _texts(self, within: Range) -> Iterator[bytes]:
-        for lines in self._lines(within):
-            for (text,) in lines:
-                if isinstance(text, bytes):
-                    yield text
-
-    def _lines(self, within: Range) -> Iterator[Lines]:
+    def _texts(self, within: Range) -> Iterator[list[bytes]]:
         found = exp.select(ref(KEY)).from_(self.rows.subquery("mine"))
         ends = {"low": (exp.GTE, within.low), "high": (exp.LT, within.high)}
         given: dict[str, object] = {_MINE: self.unit}
@@ -207,7 +207,8 @@ class UnitTexts:
             if end is not None:
                 found = found.where(comparison(this=cast(ref(KEY), "BLOB"), expression=exp.Placeholder(this=name)))
                 given[name] = end
-        return self.source.some(found, given)
+        for lines in self.source.some(found, given):
+            yield [text for (text,) in lines if isinstance(text, bytes)]
 
 
 def _longer(left: IntVector, right: IntVector) -> IntVector:

@@ -7,7 +7,7 @@ and p·cap − beginning + cap − 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -97,3 +97,10 @@ def keys_statement(form: Shape, rows: TypedRows, dialect: Dialect) -> exp.Select
 def read_keys(lines: Iterable[Sequence[object]]) -> dict[str, int]:
     """The keys that can be shown at all, each with its number."""
     return {str(key): int(str(number)) for key, number in lines if showable(str(key))}
+
+
+def both_keys(left: dict[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    """The keys of two shares of the units; `left` is used up."""
+    for key, number in right.items():
+        left[key] = left.get(key, 0) + number
+    return left

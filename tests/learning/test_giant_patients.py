@@ -12,11 +12,12 @@ import pytest
 
 from site_agent.learning import reading
 from site_agent.learning.examples import MOST_ROWS, Examples
-from site_agent.learning.reading import read_examples, row_bytes
+from site_agent.learning.reading import read_examples
 from site_agent.learning.steps import take
 from site_agent.limits import Limits
 from site_agent.prepared.batches import Batch, Fingerprint, batch_of_rows
 from site_agent.prepared.ordering import KeyedOrder
+from site_agent.room import row_bytes
 from tests.learning.plain_steps import LAW, SCALE
 from wardround.federation.errors import SourceFailed
 from wardround.federation.step_form import StepForm, step_form
@@ -138,7 +139,7 @@ def test_a_giants_rows_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory for a few rows is enough for any number of one patient's, and never for as many patients."""
     monkeypatch.setattr(reading, "MOST_ROWS", 5)
     monkeypatch.setattr(reading, "_PENDING", 12)
-    monkeypatch.setattr(Limits, "working_bytes", property(lambda _: 40 * row_bytes(1)))
+    monkeypatch.setattr(Limits, "training_bytes", property(lambda _: 40 * row_bytes(1)))
     draw = random.Random(6)
     assert read_examples(asked(), Lines(rows_of("p", 2000, draw), 10), key=KEY).target.size == 5
     with pytest.raises(SourceFailed) as failed:

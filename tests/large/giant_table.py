@@ -1,0 +1,293 @@
+"""One patient with very many rows beside a thousand others, as every kind of source, and what must be answered.
+
+Rows follow from a formula, so that the reference needs no source: numpy holds the giant's numbers, puts them in
+order and takes those that the rule names. The reference never asks a source but for the hash that its database alone
+can compute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from site_agent.bounding import record_number
+from site_agent.learning.examples import MOST_ROWS
+from site_agent.learning.reading import read_examples
+from site_agent.learning.steps import take
+from site_agent.prepared.batches import Batch, Fingerprint, batch_of_rows
+from site_agent.prepared.ordering import KeyedOrder
+from site_agent.tallies import finish, tally_width
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.shape import Part, Shape, shape
+from wardround.federation.step_form import StepForm, step_form
+from wardround.federation.study import Study, Table
+from wardround.federation.study_file import parse_study
+from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.simulation.noise import ZeroNoise
+
+KEY = hashlib.sha256(b"a giant").digest()
+DIAGNOSES, CAP, GROUPS = 200, 4, 3
+OTHERS, ROWS_OF_OTHERS = 1000, 5
+GIANT = 7
+COUNT, SUM, MEAN, HISTOGRAM, KEYS, STEP = QUESTIONS = ("count", "sum", "mean", "histogram", "keys", "step")
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Giant:
+    """How many rows the giant has, and the seed that the rows follow from; keys are whole numbers or text."""
+
+    rows: int
+    seed: int
+    whole_keys: bool = True
+
+    def columns(self, first: int, end: int) -> dict[str, Whole]:
+        """Rows `first` to `end`: their units, the place of the diagnosis, tenths of the pressure, and the age."""
+        place = np.arange(first, end, dtype=np.int64)
+        others = OTHERS * ROWS_OF_OTHERS
+        every = max(self.total // others, 1)
+        mine = (place % every != 0) | (place // every >= others)
+        return {
+            "unit": np.where(mine, GIANT, 100 + place // every % OTHERS),
+            "dx": (place * 7919 + self.seed) % DIAGNOSES,
+            "sbp": 800 + (place * 104_729 + self.seed) % 1201,
+            "age": (place * 31 + self.seed) % 100,
+            "note": place,
+        }
+
+    @property
+    def total(self) -> int:
+        """How many rows there are in all."""
+        return self.rows + OTHERS * ROWS_OF_OTHERS
+
+    def key(self, unit: int) -> int | str:
+        """The key of a unit as the table has it."""
+        return unit if self.whole_keys else f"p{unit}"
+
+    def select(self) -> str:
+        """The rows in DuckDB's SQL."""
+        others = OTHERS * ROWS_OF_OTHERS
+        every = max(self.total // others, 1)
+        mine = f"i % {every} <> 0 OR i // {every} >= {others}"
+        unit = f"CASE WHEN {mine} THEN {GIANT} ELSE 100 + i // {every} % {OTHERS} END"
+        key = f"({unit})::BIGINT" if self.whole_keys else f"'p' || ({unit})"
+        return (
+            f"SELECT {key} AS patient_id, "
+            f"'D' || lpad(((i * 7919 + {self.seed}) % {DIAGNOSES})::VARCHAR, 3, '0') AS dx, "
+            f"(800 + (i * 104729 + {self.seed}) % 1201) / 10.0::DOUBLE AS sbp, "
+            f"((i * 31 + {self.seed}) % 100)::BIGINT AS age, 'K' || i AS note FROM range({self.total}) t(i)"
+        )
+
+
+def study() -> Study:
+    listed = ", ".join(f'"D{place:03d}"' for place in range(DIAGNOSES))
+    return parse_study(
+        'name = "large"\n[budget]\nepsilon = 3.0\ndelta = 1e-6\n[tables.visits]\nunit_key = "patient_id"\n'
+        f"max_rows_per_unit = {CAP}\nmax_groups_per_unit = {GROUPS}\n[tables.visits.columns]\n"
+        f'dx = {{ type = "category", values = [{listed}] }}\n'
+        'sbp = { type = "number", lower = 80, upper = 200, step = 0.1 }\n'
+        'age = { type = "integer", lower = 0, upper = 110 }\nnote = { type = "category" }\n'
+    )
+
+
+def form_of(name: str) -> Shape | StepForm:
+    by = (Grouping("dx"),) if name in (COUNT, SUM) else ()
+    aggregate = {
+        COUNT: Aggregate(Statistic.COUNT),
+        SUM: Aggregate(Statistic.SUM, "sbp"),
+        MEAN: Aggregate(Statistic.MEAN, "sbp"),
+        HISTOGRAM: Aggregate(Statistic.HISTOGRAM, "sbp", bins=100),
+        KEYS: Aggregate(Statistic.KEYS, "note"),
+    }
+    if name == STEP:
+        model = Model(ModelKind.LINEAR, "visits", "age", ("sbp",))
+        stages = (Stage(StageKind.MOMENTS, Fraction(2**20), 1),)
+        return step_form(Step(Training(model, stages, Fraction(1, 4)), 0, 0), study())
+    return shape(Query("visits", (aggregate[name],), None, by), study(), Mechanism.DISCRETE_GAUSSIAN)
+
+
+# --- Tables -----------------------------------------------------------------------------------------------
+
+
+def write(giant: Giant, kind: str, folder: Path) -> Path:
+    """The rows as one kind of file."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("SET enable_progress_bar = false")
+        match kind:
+            case "csv" | "parquet":
+                path = folder / f"visits.{kind}"
+                connection.execute(f"COPY ({giant.select()}) TO '{path}' (FORMAT {kind})")
+            case "duckdb":
+                path = folder / "visits.duckdb"
+                connection.execute(f"ATTACH '{path}' AS made")
+                connection.execute(f"CREATE TABLE made.visits AS {giant.select()}")
+            case "sqlite":
+                path = folder / "visits.db"
+                write_sqlite(connection, giant, path)
+            case _:
+                raise ValueError(kind)
+    return path
+
+
+def write_sqlite(connection: duckdb.DuckDBPyConnection, giant: Giant, path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as writer, writer:
+        writer.execute("PRAGMA journal_mode = OFF")
+        writer.execute("PRAGMA synchronous = OFF")
+        writer.execute("CREATE TABLE visits (patient_id, dx TEXT, sbp REAL, age INTEGER, note TEXT)")
+        lines = connection.execute(giant.select())
+        while some := lines.fetchmany(2**16):
+            writer.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?)", some)
+
+
+# --- The reference ----------------------------------------------------------------------------------------
+
+Choose = Callable[[int, Part, Whole, Whole], tuple[Whole, Whole]]
+"""Of a unit's records, cells and values, those that count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What decides where a unit's choice begins: of its records, and of its texts."""
+
+    records: Callable[[int | str, int], int]
+    texts: Callable[[int | str, int], int]
+
+
+def keyed(seed: int) -> int:
+    """64 bits of a seed under the site's key."""
+    cipher = Cipher(algorithms.AES(KEY), modes.ECB()).encryptor()  # noqa: S305
+    return int.from_bytes(cipher.update((seed % 2**64).to_bytes(8, "little") + bytes(8))[:8], "little")
+
+
+def duckdb_rule(*, whole_keys: bool) -> Rule:
+    connection = duckdb.connect()
+
+    def hashed(*values: object) -> int:
+        places = ", ".join("?" * len(values))
+        return int(connection.execute(f"SELECT hash({places})", list(values)).fetchall()[0][0])
+
+    def records(unit: int | str, number: int) -> int:
+        return keyed(int(unit) if whole_keys else hashed(unit)) % number
+
+    return Rule(records, lambda unit, number: hashed(str(unit), KEY.hex()) % number)
+
+
+def sqlite_rule() -> Rule:
+    def seed(unit: int | str) -> int:
+        return int.from_bytes(hashlib.blake2b(str(unit).encode(), digest_size=8, key=KEY).digest(), "big")
+
+    return Rule(lambda unit, number: keyed(seed(unit)) % number, lambda unit, number: seed(unit) % number)
+
+
+def spread(number: int, beginning: int, cap: int) -> list[int]:
+    if number <= cap:
+        return list(range(number))
+    return [(place * number + beginning) // cap for place in range(cap)]
+
+
+def levels(part: Part, tenths: Whole) -> Whole:
+    quantiser = part.quantisers[0]
+    scaled = (tenths / 10.0 - float(quantiser.origin)) * float(quantiser.per_unit) + 0.5
+    return np.clip(np.floor(scaled), quantiser.low, quantiser.high).astype(np.int64)
+
+
+def units_of(giant: Giant) -> Iterator[tuple[int, dict[str, Whole]]]:
+    """Unit by unit, all of its rows."""
+    every = giant.columns(0, giant.total)
+    order = np.argsort(every["unit"], kind="stable")
+    units, starts = np.unique(every["unit"][order], return_index=True)
+    for unit, rows in zip(units.tolist(), np.split(order, starts[1:]), strict=True):
+        yield unit, {name: column[rows] for name, column in every.items()}
+
+
+def chosen_totals(giant: Giant, name: str, choose: Choose) -> list[int]:
+    """A count or a sum of rows by diagnosis, of each unit those records that `choose` leaves."""
+    form = form_of(name)
+    assert isinstance(form, Shape)
+    part = form.parts[0]
+    tally = np.zeros((part.groups, tally_width(part)), dtype=np.int64)
+    for unit, rows in units_of(giant):
+        value = levels(part, rows["sbp"]) if name == SUM else np.ones(rows["dx"].size, dtype=np.int64)
+        cell, kept = choose(unit, part, rows["dx"], value)
+        np.add.at(tally[:, 0], cell, kept)
+    return [int(each) for each in finish(part, tally).total]
+
+
+def evenly(giant: Giant, rule: Rule) -> Choose:
+    def choose(unit: int, part: Part, cell: Whole, value: Whole) -> tuple[Whole, Whole]:
+        order = np.lexsort((value, cell))
+        places = spread(cell.size, rule.records(giant.key(unit), cell.size), CAP)
+        return cell[order[places]], value[order[places]]
+
+    return choose
+
+
+def mean_totals(giant: Giant, name: str) -> list[int]:
+    form = form_of(name)
+    assert isinstance(form, Shape)
+    part = form.parts[0]
+    tally = np.zeros((1, tally_width(part)), dtype=np.int64)
+    for _, rows in units_of(giant):
+        level = levels(part, rows["sbp"])
+        mean = (2 * int(level.sum()) + level.size) // (2 * level.size)
+        if part.coding is None:
+            tally[0] += [1, mean]
+        else:
+            tally[0, min((mean + part.coding.offset) // part.coding.width, part.coding.codes - 1)] += 1
+    return [int(each) for each in finish(part, tally).total]
+
+
+def key_totals(giant: Giant, rule: Rule) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for unit, rows in units_of(giant):
+        texts = np.char.add(b"K", rows["note"].astype("S9"))
+        texts.sort()
+        for place in spread(texts.size, rule.texts(giant.key(unit), texts.size), GROUPS):
+            key = texts[place].decode()
+            found[key] = found.get(key, 0) + 1
+    return dict(sorted(found.items()))
+
+
+@dataclass
+class Remaining:
+    """Only those rows that stand for their patients, as a source of their own."""
+
+    rows: list[tuple[object, ...]]
+
+    def fingerprint(self, table: Table) -> Fingerprint:
+        return Fingerprint("", sees_changes=True)
+
+    def batches(self, table: Table) -> Iterator[Batch]:
+        yield batch_of_rows(table, self.rows)
+
+
+def step_totals(giant: Giant) -> list[int]:
+    form = form_of(STEP)
+    assert isinstance(form, StepForm)
+    kept: list[tuple[object, ...]] = []
+    for unit, rows in units_of(giant):
+        pressure, age = rows["sbp"] / 10.0, rows["age"].astype(np.float64)
+        first = np.argsort(KeyedOrder(KEY).of_rows([pressure.view(np.uint64), age.view(np.uint64)]))[:MOST_ROWS]
+        kept += [(giant.key(unit), float(pressure[place]), int(age[place])) for place in first.tolist()]
+    examples = read_examples(form, Remaining(kept), key=KEY)
+    return [int(each) for each in take(form, examples, LAW, ZeroNoise())]
+
+
+LAW = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**20))
+
+
+def record_bits(name: str) -> int:
+    form = form_of(name)
+    assert isinstance(form, Shape)
+    return record_number(form.parts[0]).bits
