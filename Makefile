@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check protos bench lock clean
+.PHONY: help setup demo test test-all test-large check protos bench lock clean
 
 BIN := .venv/bin
 # Test processes in parallel. Tests marked `serial` measure time or kill processes: they run alone, afterwards.
@@ -25,8 +25,13 @@ test: setup  ## run the tests, without the slow ones
 	@$(call RUN_SERIAL,serial and not slow)
 
 test-all: setup  ## run every test
-	@$(BIN)/pytest -q -n $(WORKERS) -m "not serial" $(EXPLORING)
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not serial and not large" $(EXPLORING)
 	@$(call RUN_SERIAL,serial,$(EXPLORING))
+	@$(MAKE) --no-print-directory test-large
+
+# Half an hour, 4 GiB of memory and 3 GB of disk; ARGS="-k sqlite" asks one source alone.
+test-large: setup  ## ask every source about a patient with twenty million rows, and measure memory
+	@$(BIN)/pytest -q -s -m large -o faulthandler_timeout=0 tests/large $(ARGS)
 
 check: setup  ## style, types, layers and generated code, in under a minute
 	@$(BIN)/ruff check .

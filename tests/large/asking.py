@@ -1,6 +1,8 @@
 """One question asked of one source by a process that does nothing else; prints what it found and what it took.
 
 python -m tests.large.asking SOURCE QUESTION MEBIBYTES [FOLDER OF A SNAPSHOT]
+
+A failure is what was found, too: its sentence.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from site_agent.prepared.batches import Preparable
 from site_agent.prepared.dataset import PreparedFirst
 from site_agent.prepared.preparing import prepare_table
 from tests.large.giant_table import KEY, KEYS, LAW, form_of, study
+from wardround.federation.errors import FederationError
 from wardround.federation.step_form import StepForm
 from wardround.simulation.noise import ZeroNoise
 
@@ -68,7 +71,10 @@ def main() -> None:
     source, name, mebibytes, *prepared = sys.argv[1:]
     before, begun = peak_mebibytes(), time.perf_counter()
     limits = Limits(memory_mebibytes=int(mebibytes))
-    found = answer(source, name, limits, Path(prepared[0]) if prepared else None)
+    try:
+        found = answer(source, name, limits, Path(prepared[0]) if prepared else None)
+    except FederationError as error:
+        found = error.message
     took = time.perf_counter() - begun
     print(json.dumps({"found": found, "before": before, "peak": peak_mebibytes(), "seconds": took}))
 

@@ -26,7 +26,9 @@ from site_agent.learning.reading import read_examples
 from site_agent.learning.steps import take
 from site_agent.prepared.batches import Batch, Fingerprint, batch_of_rows
 from site_agent.prepared.ordering import KeyedOrder
+from site_agent.sources.postgresql import _seed as seed_of_site
 from site_agent.tallies import finish, tally_width
+from tests.sources.postgresql_cluster import Cluster
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.shape import Part, Shape, shape
 from wardround.federation.step_form import StepForm, step_form
@@ -46,24 +48,24 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Giant:
-    """How many rows the giant has, and the seed that the rows follow from; keys are whole numbers or text."""
+    """How many rows the giant has, the seed that the rows follow from, and of how many texts; the kind of its keys."""
 
     rows: int
     seed: int
     whole_keys: bool = True
+    texts: int = 10**12
 
     def columns(self, first: int, end: int) -> dict[str, Whole]:
-        """Rows `first` to `end`: their units, the place of the diagnosis, tenths of the pressure, and the age."""
+        """Rows `first` to `end`: their units, the place of the diagnosis, tenths of the pressure, and so on."""
         place = np.arange(first, end, dtype=np.int64)
-        others = OTHERS * ROWS_OF_OTHERS
-        every = max(self.total // others, 1)
+        others, every = OTHERS * ROWS_OF_OTHERS, self._every
         mine = (place % every != 0) | (place // every >= others)
         return {
             "unit": np.where(mine, GIANT, 100 + place // every % OTHERS),
             "dx": (place * 7919 + self.seed) % DIAGNOSES,
             "sbp": 800 + (place * 104_729 + self.seed) % 1201,
             "age": (place * 31 + self.seed) % 100,
-            "note": place,
+            "note": place % self.texts,
         }
 
     @property
@@ -71,23 +73,31 @@ class Giant:
         """How many rows there are in all."""
         return self.rows + OTHERS * ROWS_OF_OTHERS
 
+    @property
+    def _every(self) -> int:
+        return max(self.total // (OTHERS * ROWS_OF_OTHERS), 1)
+
     def key(self, unit: int) -> int | str:
         """The key of a unit as the table has it."""
         return unit if self.whole_keys else f"p{unit}"
 
-    def select(self) -> str:
-        """The rows in DuckDB's SQL."""
-        others = OTHERS * ROWS_OF_OTHERS
-        every = max(self.total // others, 1)
-        mine = f"i % {every} <> 0 OR i // {every} >= {others}"
-        unit = f"CASE WHEN {mine} THEN {GIANT} ELSE 100 + i // {every} % {OTHERS} END"
-        key = f"({unit})::BIGINT" if self.whole_keys else f"'p' || ({unit})"
+    def select(self, divided: str = "//", numbers: str = "range(0, {})") -> str:
+        """The rows in SQL, unless told otherwise DuckDB's."""
+        every = self._every
+        mine = f"i % {every} <> 0 OR i {divided} {every} >= {OTHERS * ROWS_OF_OTHERS}"
+        unit = f"CASE WHEN {mine} THEN {GIANT} ELSE 100 + i {divided} {every} % {OTHERS} END"
+        key = f"CAST({unit} AS BIGINT)" if self.whole_keys else f"'p' || CAST({unit} AS VARCHAR)"
+        diagnosis = f"CAST((i * 7919 + {self.seed}) % {DIAGNOSES} AS VARCHAR)"
         return (
-            f"SELECT {key} AS patient_id, "
-            f"'D' || lpad(((i * 7919 + {self.seed}) % {DIAGNOSES})::VARCHAR, 3, '0') AS dx, "
-            f"(800 + (i * 104729 + {self.seed}) % 1201) / 10.0::DOUBLE AS sbp, "
-            f"((i * 31 + {self.seed}) % 100)::BIGINT AS age, 'K' || i AS note FROM range({self.total}) t(i)"
+            f"SELECT {key} AS patient_id, 'D' || lpad({diagnosis}, 3, '0') AS dx, "
+            f"CAST(800 + (i * 104729 + {self.seed}) % 1201 AS DOUBLE PRECISION) / 10 AS sbp, "
+            f"CAST((i * 31 + {self.seed}) % 100 AS BIGINT) AS age, 'K' || CAST(i % {self.texts} AS VARCHAR) AS note "
+            f"FROM {numbers.format(self.total)} AS t(i)"
         )
+
+    def postgresql(self) -> str:
+        """The rows in PostgreSQL's SQL."""
+        return self.select("/", "generate_series(CAST(0 AS BIGINT), {} - 1)")
 
 
 def study() -> Study:
@@ -190,6 +200,48 @@ def sqlite_rule() -> Rule:
     return Rule(lambda unit, number: keyed(seed(unit)) % number, lambda unit, number: seed(unit) % number)
 
 
+def postgresql_rule(cluster: Cluster, *, whole_keys: bool) -> Rule:
+    """By windows, as records of text keys and all texts are chosen there."""
+    kind, seed = ("int8", "bigint") if whole_keys else ("text", "text"), seed_of_site(KEY)
+
+    def beginning(unit: int | str, number: int) -> int:
+        (line,) = cluster.run(f"SELECT hash{kind[0]}extended('{unit}'::{kind[1]}, {seed})")
+        return (int(str(line[0])) & (2**63 - 1)) % number
+
+    return Rule(beginning, beginning)
+
+
+def by_sorted_numbers(giant: Giant, cluster: Cluster) -> Choose:
+    """As PostgreSQL chooses where keys are whole numbers: the last records of a keyed order of unit and record."""
+    hash_bits, mask = 12, 2**12 - 1
+
+    def choose(unit: int, part: Part, cell: Whole, value: Whole) -> tuple[Whole, Whole]:
+        form = record_number(part)
+        if cell.size <= CAP:
+            return cell, value
+        moved = sum(form.value_bits)
+        lowest = form.lowest[0] if form.lowest else 0
+        number = (cell << moved) | (value - lowest) if moved else cell
+        different, back, copies = np.unique(number, return_index=True, return_counts=True)
+        folded = form.bits + hash_bits + 31 > 63
+        rest_bits = form.bits - hash_bits
+        whole = (unit << rest_bits) | (different >> hash_bits) if folded else (unit << form.bits) | different
+        listed = ", ".join(map(str, whole.tolist()))
+        lines = cluster.run(
+            f"SELECT hashint8extended(x, {seed_of_site(KEY)}) FROM unnest(ARRAY[{listed}]::bigint[]) AS x"
+        )
+        mixed = np.array([int(str(line[0])) for line in lines], dtype=np.int64)
+        if folded:
+            order = (((different ^ mixed) & mask) << rest_bits) | (different >> hash_bits)
+        else:
+            order = (mixed & (mask << form.bits)) | different
+        last = np.argsort(order)[::-1]
+        places = np.repeat(back[last], np.minimum(copies[last], CAP))[:CAP]
+        return cell[places], value[places]
+
+    return choose
+
+
 def spread(number: int, beginning: int, cap: int) -> list[int]:
     if number <= cap:
         return list(range(number))
@@ -251,12 +303,34 @@ def mean_totals(giant: Giant, name: str) -> list[int]:
 def key_totals(giant: Giant, rule: Rule) -> dict[str, int]:
     found: dict[str, int] = {}
     for unit, rows in units_of(giant):
-        texts = np.char.add(b"K", rows["note"].astype("S9"))
-        texts.sort()
+        texts = np.unique(np.char.add(b"K", rows["note"].astype("S9")))
         for place in spread(texts.size, rule.texts(giant.key(unit), texts.size), GROUPS):
             key = texts[place].decode()
             found[key] = found.get(key, 0) + 1
     return dict(sorted(found.items()))
+
+
+def first_rows(giant: Giant, name: str) -> list[int] | dict[str, int]:
+    """A count, a sum or keys from a snapshot: of each patient what comes first in a keyed order of all columns."""
+    order = KeyedOrder(KEY)
+    form = form_of(name)
+    assert isinstance(form, Shape)
+    part, keys = form.parts[0], dict[str, int]()
+    tally = np.zeros((part.groups, 1), dtype=np.int64)
+    texts = min(giant.texts, giant.total)
+    words = np.array([order.of_text(f"K{place}") for place in range(texts)], dtype=np.uint64)
+    for unit, rows in units_of(giant):
+        pressure = (rows["sbp"] / 10.0).view(np.uint64)
+        held = [np.full(pressure.size, unit, dtype=np.uint64), rows["dx"].view(np.uint64), pressure]
+        place = order.of_rows([*held, rows["age"].view(np.uint64), words[rows["note"]]])
+        line = np.argsort(place)
+        if name == KEYS:
+            for note in list(dict.fromkeys(rows["note"][line[:10_000]].tolist()))[:GROUPS]:
+                keys[f"K{note}"] = keys.get(f"K{note}", 0) + 1
+        else:
+            value = levels(part, rows["sbp"]) if name == SUM else np.ones(line.size, dtype=np.int64)
+            np.add.at(tally[:, 0], rows["dx"][line[:CAP]], value[line[:CAP]])
+    return dict(sorted(keys.items())) if name == KEYS else [int(each) for each in finish(part, tally).total]
 
 
 @dataclass
@@ -285,9 +359,3 @@ def step_totals(giant: Giant) -> list[int]:
 
 
 LAW = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**20))
-
-
-def record_bits(name: str) -> int:
-    form = form_of(name)
-    assert isinstance(form, Shape)
-    return record_number(form.parts[0]).bits
