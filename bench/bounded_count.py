@@ -26,8 +26,8 @@ import duckdb
 
 from bench._opendp import DEVIATIONS, comparison
 from site_agent.dataset import TableFiles
+from site_agent.limits import Limits
 from site_agent.sources.duckdb_files import DuckdbFiles
-from site_agent.sources.duckdb_locked import Limits
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.shape import shape
 from wardround.federation.study_file import parse_study
@@ -72,7 +72,7 @@ def plain(path: Path, name: str) -> None:
         connection.execute(QUESTIONS[name][0].format(path=path)).fetchall()
 
 
-def bounded(path: Path, name: str, cap: int) -> None:
+def bounded(path: Path, name: str, cap: int, *, memory_mebibytes: int = 8192) -> None:
     listed = ", ".join(f'"D{place:03d}"' for place in range(DIAGNOSES))
     study = parse_study(
         'name = "bench"\n[budget]\nepsilon = 3.0\ndelta = 1e-6\n[tables.visits]\nunit_key = "patient_id"\n'
@@ -83,7 +83,7 @@ def bounded(path: Path, name: str, cap: int) -> None:
     _, aggregate, grouping = QUESTIONS[name]
     form = shape(Query("visits", (aggregate,), None, grouping), study, Mechanism.DISCRETE_GAUSSIAN)
     tables = {"visits": TableFiles("parquet", str(path))}
-    source = DuckdbFiles(tables, key=bytes(32), limits=Limits(threads=1, memory_mebibytes=8192))
+    source = DuckdbFiles(tables, key=bytes(32), limits=Limits(threads=1, memory_mebibytes=memory_mebibytes))
     source.check(form)
     noise = SecureNoise()
     for part in source.bounded(form):

@@ -86,8 +86,8 @@ def _guarded(subject: str, find: Callable[[], Finding]) -> Finding:
 
 def _memory(configuration: SiteConfiguration) -> Finding:
     stated, there = configuration.limits.memory_mebibytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    text = f"one question takes up to {stated} MiB of this machine's {there // 2**20}"
-    return Finding("memory", ok=stated * 2**20 <= there, text=text)
+    text, ok = f"one question takes up to {stated} MiB of this machine's {there // 2**20}", stated * 2**20 <= there
+    return Finding("memory", ok=ok, text=text if ok else f"{text}; state less as memory_mebibytes in site.toml")
 
 
 def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Finding]:
