@@ -109,6 +109,12 @@ def misspell(site: Path) -> None:
     config.write_text(config.read_text(encoding="utf-8").replace("approval", "aproval"), encoding="utf-8")
 
 
+def state_too_much_memory(site: Path) -> None:
+    config = site / "site.toml"
+    stated = config.read_text(encoding="utf-8").replace("[site]\n", "[site]\nmemory_mebibytes = 16000000\n")
+    config.write_text(stated, encoding="utf-8")
+
+
 def move_coordinator(site: Path) -> None:
     config = site / "site.toml"
     text = config.read_text(encoding="utf-8") + '[coordinator]\naddress = "nowhere.invalid:7443"\n'
@@ -131,6 +137,7 @@ def spoil_ledger(site: Path) -> None:
         (rename_column, {"table encounters"}),
         (unlist_table, {"table encounters"}),
         (misspell, {"configuration"}),
+        (state_too_much_memory, {"memory"}),
         (move_coordinator, {"address", "coordinator"}),
         (spoil_certificate, {"certificate", "coordinator"}),
         (spoil_ledger, {"ledger"}),
