@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -133,6 +134,37 @@ def test_where_a_row_is_a_unit_every_row_counts(five: None) -> None:
     rows = crowd(5)
     examples = read_examples(asked("event"), Lines(rows, 7), key=KEY)
     assert examples.target.size == len(rows) == examples.starts.size - 1
+
+
+@dataclass
+class Endless:
+    """A patient's rows made as they are asked for, so that none is in memory but what somebody holds."""
+
+    number: int
+
+    def fingerprint(self, table: Table) -> Fingerprint:
+        return Fingerprint("", sees_changes=True)
+
+    def batches(self, table: Table) -> Iterator[Batch]:
+        draw = random.Random(7)
+        for _ in range(self.number // 500):
+            yield batch_of_rows(table, rows_of("p", 500, draw))
+
+
+def peak_bytes(number: int) -> int:
+    tracemalloc.start()
+    try:
+        assert read_examples(asked(), Endless(number), key=KEY).target.size == 5
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_a_giants_rows(five: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_PENDING", 1000)
+    peak_bytes(2000)
+    few, many = peak_bytes(2000), peak_bytes(40_000)
+    assert many < 2 * few
 
 
 def test_a_giants_rows_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:

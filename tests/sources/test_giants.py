@@ -163,6 +163,13 @@ class Units:
         return {key: lambda key=key: [key] for key in found}
 
 
+def test_the_parts_of_a_share_are_its_units_and_leave_out_the_same_ones() -> None:
+    parts = list(Share(3, 5, without=("giant",)).parts())
+    assert {part.without for part in parts} == {("giant",)}
+    units = [unit for unit in range(1000) if unit % 5 == 3]
+    assert sorted(unit for part in parts for unit in units if unit % part.of == part.place) == units
+
+
 @settings(max_examples=100, derandomize=True, deadline=None)
 @given(st.dictionaries(st.integers(0, 500), st.integers(1, 60), max_size=60), st.integers(8, 200))
 def test_every_unit_is_answered_for_once(sizes: dict[int, int], most: int) -> None:
