@@ -27,7 +27,6 @@ from site_agent.sources import duckdb_tallies, sqlite_tallies, sqlite_texts
 from site_agent.sources.duckdb_database import open_duckdb
 from site_agent.sources.duckdb_files import DuckdbFiles
 from site_agent.sources.sqlite import open_sqlite
-from site_agent.tallies import added
 from tests.sources.database_files import write_duckdb, write_sqlite
 from tests.sources.tables import ARROW, KEY, Row, form, random_rows, study, write_csv, write_parquet
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
@@ -136,66 +135,6 @@ def test_texts_found_range_by_range_are_those_of_the_sorted_list(
 def test_memory_for_not_one_text_is_a_failure_and_no_endless_search() -> None:
     with pytest.raises(Crammed):
         texts_at(Held([b"a"], most=0, most_in_order=0), lambda n: places_of(n, 0, 1))
-
-
-# --- Shares -----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Units:
-    """Units with so many records each, of which only so many fit at once."""
-
-    sizes: Mapping[Key, int]
-    most: int
-    named: list[Key] = field(default_factory=list)
-
-    def mine(self, share: Share) -> list[Key]:
-        return [key for key in self.sizes if hash(key) % share.of == share.place and key not in share.without]
-
-    def at_once(self, share: Share) -> list[Key]:
-        if sum(self.sizes[key] for key in self.mine(share)) > self.most:
-            raise Crammed
-        return self.mine(share)
-
-    def giants(self, share: Share) -> dict[Key, Callable[[], list[Key]]]:
-        found = [key for key in self.mine(share) if self.sizes[key] > self.most // 8]
-        self.named += found
-        return {key: lambda key=key: [key] for key in found}
-
-
-def test_the_parts_of_a_share_are_its_units_and_leave_out_the_same_ones() -> None:
-    parts = list(Share(3, 5, without=("giant",)).parts())
-    assert {part.without for part in parts} == {("giant",)}
-    units = [unit for unit in range(1000) if unit % 5 == 3]
-    assert sorted(unit for part in parts for unit in units if unit % part.of == part.place) == units
-
-
-@settings(max_examples=100, derandomize=True, deadline=None)
-@given(st.dictionaries(st.integers(0, 500), st.integers(1, 60), max_size=60), st.integers(8, 200))
-def test_every_unit_is_answered_for_once(sizes: dict[int, int], most: int) -> None:
-    units = Units(sizes, most)
-    answered = [key for piece in pieces(units) for key in piece]
-    assert sorted(answered) == sorted(sizes)
-    assert len(units.named) == len(set(units.named))
-    if sum(sizes.values()) <= most:
-        assert not units.named
-
-
-def test_without_memory_for_one_unit_there_is_an_end() -> None:
-    class Nothing(Units):
-        def giants(self, share: Share) -> dict[Key, Callable[[], list[Key]]]:
-            raise Crammed
-
-    with pytest.raises(MemoryError):
-        list(pieces(Nothing({1: 5}, most=1)))
-
-
-@pytest.mark.parametrize("left", [2**62, -(2**63), 5])
-def test_tallies_add_up_beyond_64_bits(left: int) -> None:
-    total = np.array([[left, 1]])
-    for _ in range(3):
-        total = added(total, np.array([[left, 2]]))
-    assert [int(each) for each in total[0]] == [4 * left, 7]
 
 
 # --- Sources ----------------------------------------------------------------------------------------------
