@@ -1,0 +1,164 @@
+"""Thirty ways to break a promise, each by one small change of the source, and the tests that must notice.
+
+A mutant names no file: it is found by the line it changes, wherever that line is moved to, and must be found once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """Source text, what replaces it, and the tests of which at least one must fail then."""
+
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def _mutant(old: str, new: str, *tests: str) -> Mutant:
+    return Mutant(old, new, tests)
+
+
+PIPELINE, HOSTILE = "tests/roles/test_pipeline.py", "tests/roles/test_hostile_coordinator.py"
+LIMITS, BUDGET, COLLECTION = (
+    "tests/roles/test_policy_limits.py",
+    "tests/coordinator/test_budget.py",
+    "tests/coordinator/test_collection.py",
+)
+LOSS, PARALLEL, MECHANISMS = (
+    "tests/privacy/test_loss.py",
+    "tests/privacy/test_parallel.py",
+    "tests/privacy/test_mechanisms.py",
+)
+VERIFY, EXACT = "tests/ledger/test_verify_site.py", "tests/sources/test_bounded_exactness.py"
+
+MUTANTS: Mapping[str, Mutant] = {
+    # --- a site pays, and asks nobody but itself ---
+    "nothing is charged": _mutant(
+        "            self._spend(charge, task.head, form.table.name)\n", "            pass\n", PIPELINE
+    ),
+    "a plan is answered anew each time": _mutant(
+        "        if earlier is not None:\n            return earlier\n        if charged:\n",
+        "        if charged:\n",
+        PIPELINE,
+    ),
+    "any coordinator's signature will do": _mutant(
+        "    if not signed.signed_by(coordinator):\n", "    if False:\n", HOSTILE
+    ),
+    "another site's task will do": _mutant("    if signed.task.site != site:\n", "    if False:\n", HOSTILE),
+    "another study will do": _mutant(
+        "    if plan.study_hash != study.study_hash:\n", "    if False:\n", HOSTILE
+    ),
+    "a plan that is not canonical will do": _mutant(
+        "    if canonical.encode(form.query) != canonical.encode(plan.query) or len",
+        "    if len",
+        HOSTILE,
+        "tests/federation/test_shape_and_plan.py",
+    ),
+    "a plan may cost anything": _mutant(
+        "    if not is_within(charge.cost, epsilon=policy.max_epsilon_per_plan, delta=policy.cap.delta):\n",
+        "    if False:\n",
+        LIMITS,
+        HOSTILE,
+    ),
+    "any statistic is allowed": _mutant(
+        "[each.statistic.value for each in query.aggregates if each.statistic not in policy.statistics]",
+        "[each.statistic.value for each in query.aggregates if False]",
+        HOSTILE,
+        LIMITS,
+    ),
+    "any company will do": _mutant("    if len(plan.participants) < policy.min_sites:\n", "    if False:\n", LIMITS),
+    "a steward is not asked": _mutant(
+        "        if self.policy.approval is Approval.AUTOMATIC or", "        if True or", PIPELINE
+    ),
+    "what fails leaves its table open": _mutant(
+        "        self._close(form.table, before)\n", "", "tests/closing/test_failures_close.py"
+    ),
+    # --- noise and norms ---
+    "noise is halved": _mutant("_saturated(drawn, LARGEST_NOISE)", "_saturated(drawn // 2, LARGEST_NOISE)", MECHANISMS),
+    "a price is rounded down": _mutant("pure=_up(epsilon * PURE_UNIT)", "pure=int(epsilon * PURE_UNIT)", LOSS),
+    "the coarseness of noise is free": _mutant(" * (1 + 1 / (20 * variance)) ** 2", "", LOSS),
+    "a patient at two sites pays at one": _mutant("reverse=True)[:overlap])", "reverse=True)[:1])", PARALLEL),
+    "rows of a patient are not counted into the norm": _mutant(
+        "            norm = frame.rows * max(abs(quantiser.low), abs(quantiser.high))\n",
+        "            norm = max(abs(quantiser.low), abs(quantiser.high))\n",
+        "tests/federation/test_norms_of_records.py",
+        "tests/federation/test_shape_and_plan.py",
+    ),
+    "groups of a patient are not counted into the norm": _mutant(
+        "        l2_sensitivity_squared=frame.max_groups * levels**2,\n",
+        "        l2_sensitivity_squared=levels**2,\n",
+        "tests/federation/test_norms_of_records.py",
+        "tests/federation/test_shape_and_plan.py",
+    ),
+    "values are not clipped": _mutant(
+        "    inside = dialect.whole(least(greatest(rounded, low), high))\n",
+        "    inside = dialect.whole(rounded)\n",
+        EXACT,
+    ),
+    # --- the consortium ---
+    "a study's budget is not asked": _mutant(
+        "            if (excess := _excess(before, question, due)) is not None:\n", "            if False:\n", BUDGET
+    ),
+    "other bytes under one plan are taken": _mutant(
+        '            freeze(connection, self._ledger, site, "two answers to one plan")\n'
+        "            return ReleaseConflict()\n",
+        "            return _receipt(connection, earlier[2])\n",
+        COLLECTION,
+    ),
+    "an entry need not be signed": _mutant(
+        "        if not entry.signed_by(identity):\n", "        if False:\n", COLLECTION
+    ),
+    "a forked chain is taken": _mutant(
+        "        if (fault := _fork(connection, site, plan_id, entry)) is not None:\n",
+        "        if False:\n",
+        COLLECTION,
+    ),
+    "a release of any length is taken": _mutant(
+        "                if not extent(release).is_paid_by(price(plan, self._ledger.study).facts):\n",
+        "                if False:\n",
+        COLLECTION,
+    ),
+    "a refusal gives back twice": _mutant(
+        "            if earlier[:2] == (entry.digest, payload):\n                return _receipt",
+        "            if earlier[:2] == (entry.digest, payload):\n"
+        "                if code:\n                    self._accounting.void(connection, plan_id, site)\n"
+        "                return _receipt",
+        COLLECTION,
+    ),
+    "a certificate alone opens the door": _mutant(
+        "    if row is None or row[0] != caller.tls_key:\n", "    if False:\n", "tests/roles/test_who_may_call.py"
+    ),
+    # --- ledgers ---
+    "a chain may be broken": _mutant(
+        "        if (entry.sequence, entry.previous) != (before.sequence + 1, before.digest):\n",
+        "        if False:\n",
+        VERIFY,
+    ),
+    "a ledger need not be signed": _mutant("        if not entry.signed_by(signer):\n", "        if False:\n", VERIFY),
+    "a release need not be paid for": _mutant(
+        "        if plan_id not in self._charges:\n            yield Code.UNPAID_RELEASE\n", "", VERIFY
+    ),
+    # --- trainings ---
+    "a model is tried on those it learnt from": _mutant(
+        "examples.fold(held_out=stage.kind is StageKind.SCORES)",
+        "examples.fold(held_out=False)",
+        "tests/learning/test_step_contributions.py",
+        "tests/learning/test_folds_of_units.py",
+        "tests/training/test_training_driver.py",
+    ),
+    "rows of one patient are several contributions": _mutant(
+        "        means /= sizes[several, np.newaxis]\n",
+        "",
+        "tests/learning/test_step_contributions.py",
+        "tests/learning/test_whole_vectors.py",
+    ),
+    # --- screens and the wire ---
+    "a site is named twice": _mutant(
+        "tuple(sorted(set(self.participants))) == self.participants", "True", HOSTILE,
+        "tests/federation/test_shape_and_plan.py",
+    ),
+}  # fmt: skip

@@ -1,0 +1,153 @@
+"""One word or more of each conversation on the wire, with every field set to something of its own."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+from protos.codec_analyst import Watch
+from protos.codec_fault import Fault
+from protos.codec_site import Chunk, Claim
+from wardround.federation.answer import (
+    Answer,
+    AskRequest,
+    BudgetReport,
+    ByOverlap,
+    Estimate,
+    Excess,
+    ExpectedError,
+    Loss,
+    Preview,
+    PrivacyStatement,
+    Progress,
+    Remaining,
+    SiteBudget,
+    SiteState,
+    Spending,
+    Statement,
+    Update,
+)
+from wardround.federation.enrolment import Enrolment, Greeting
+from wardround.federation.expressions import And, Between, Comparison, IsNull, Not, Operator, Or, Within
+from wardround.federation.identity import PublicIdentity
+from wardround.federation.ledger.entry import EMPTY, GENESIS, Entry, Head
+from wardround.federation.plan import Plan
+from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Task
+from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.privacy.law import Mechanism
+from wardround.privacy.selection import Choosing
+
+HASH, OTHER_HASH = "ab" * 32, "0123456789abcdef" * 4
+SIGNATURE = bytes(range(64))
+PEM = b"-----BEGIN CERTIFICATE-----\nMAo=\n-----END CERTIFICATE-----\n"
+DAY = datetime.date(2025, 2, 28)
+
+COHORT = Or(
+    (
+        And((Comparison("age", Operator.GREATER_OR_EQUAL, 40), Not(Comparison("sbp", Operator.LESS, 139.5)))),
+        Within("dx", ("E11", "I10")),
+        Between("seen", DAY, datetime.date(2025, 6, 30)),
+        Comparison("died", Operator.EQUAL, value=True),
+        IsNull("weight"),
+    )
+)
+QUERY = Query(
+    "visits",
+    (
+        Aggregate(Statistic.COUNT),
+        Aggregate(Statistic.QUANTILE, "age", level=0.25, clips=(Clip("age", 18.0, 90.0),)),
+        Aggregate(Statistic.HISTOGRAM, "sbp", bins=12),
+        Aggregate(Statistic.CORRELATION, "sbp", ("age", "weight")),
+    ),
+    COHORT,
+    (
+        Grouping("dx", keys=("E11", "é")),
+        Grouping("seen", GroupBy.MONTH),
+        Grouping("age", GroupBy.BINS, edges=(0.0, 40.0, 65.5)),
+    ),
+)
+MODEL = Model(ModelKind.PERCEPTRON, "visits", "died", ("age", "sbp"), IsNull("weight"), 8)
+GRADIENTS = Stage(StageKind.GRADIENT, Fraction(4097, 1024), rounds=6, steps=2, rate=Fraction(3, 2**32))
+TRAINING = Training(
+    MODEL, (Stage(StageKind.MOMENTS, Fraction(1, 1024)), GRADIENTS), Fraction(1, 4), 0.5, 7, by_site=True
+)
+STEP = Step(TRAINING, 1, 5, bytes(range(16)), bytes(range(16, 32)), bytes(range(200)), 0.25, 64.0, (0.5, 1.5))
+PLANS = (
+    Plan(HASH, QUERY, Mechanism.DISCRETE_GAUSSIAN, (Fraction(4097, 1024), Fraction(8)), ("north", "south"), "n-1", 7),
+    Plan(HASH, STEP, Mechanism.DISCRETE_GAUSSIAN, (Fraction(4097, 1024),), ("north",)),
+    Plan(OTHER_HASH, Query("visits", (Aggregate(Statistic.COUNT, "patient_id"),)), Mechanism.DISCRETE_LAPLACE,
+         (Fraction(1, 1024),), ("north",)),
+    Plan(HASH, Query("visits", (Aggregate(Statistic.CHOICE, "dx"),)), Choosing.PERMUTE_AND_FLIP, (Fraction(2),),
+         ("a",)),
+)  # fmt: skip
+HEAD = Head(3, OTHER_HASH)
+ENTRY = Entry(2, HASH, "released", '{"plan_id":"x"}', SIGNATURE)
+FIRST = Entry(1, GENESIS, "opened", "{}", SIGNATURE)
+TASKS = tuple(
+    SignedTask(Task(plan, "north", head), SIGNATURE) for plan, head in zip(PLANS, (HEAD, EMPTY) * 2, strict=True)
+)
+SUBMISSIONS = (
+    Released(HASH, bytes(range(40)), ENTRY),
+    Declined(HASH, "PlanRefused", FIRST),
+    Pending(HASH),
+    Failed(HASH),
+)
+REQUESTS = (AskRequest(QUERY, 0.5, 1e-7, "n-1"), AskRequest(QUERY), AskRequest(STEP, nonce="again"))
+LOSS = Loss(0.5, 1e-7)
+PRIVACY = PrivacyStatement("discrete_gaussian", LOSS, Loss(0.9, 1e-6), Remaining(2.0, 0.7), 2, "overlap 2")
+ESTIMATES = (
+    Estimate("count", None, (), 12.5, 1.25, (10.0, 15.0), 0.95),
+    Estimate("mean", "sbp", (("dx", "E11"), ("died", True), ("n", 3), ("seen", DAY)), -1.5, 0.0, (-2.0, -1.0), 0.9,
+             "slope", sampling=True),
+)  # fmt: skip
+ANSWERS = (
+    Answer(HASH, "patient", False, True, ("north",), (("south", "PlanRefused"),), ("west",), ESTIMATES, PRIVACY),
+    Answer(HASH, "event", True, False, ("north", "south"), (), (), (), PRIVACY,
+           (Update("north", bytes(range(16))), Update("south", bytes(range(16, 32))))),
+    Answer(HASH, "patient", False, False, ("north", "south"), (), (), (), PRIVACY, (Update("", bytes(24)),)),
+)  # fmt: skip
+PREVIEWS = (
+    Preview(HASH, "patient", True, ("north", "south"),
+            (ExpectedError("mean", "sbp", 3, 1.5, "at 1000 patients", 0.25), ExpectedError("count", None, 1, 0.0, "")),
+            PRIVACY, Excess(3.0, 0.5)),
+    Preview(HASH, "event", False, (), (), PRIVACY),
+)  # fmt: skip
+REPORT = BudgetReport(
+    "cardio", "patient", 2, Loss(3.0, 1e-6), LOSS, Remaining(1.5, 0.25), (("basic", math.inf), ("pld", 0.5)),
+    (SiteBudget("north", LOSS, frozen=True), SiteBudget("south", Loss(0.0, 0.0), frozen=False)), 7,
+    ByOverlap(0.25, 0.5, 1.0), (Statement("filter", 0.5, guarantee=True), Statement("rdp", math.inf, guarantee=False)),
+    (Spending(1.75e9, 3, 0.25), Spending(1.76e9, 7, 0.5)),
+)  # fmt: skip
+
+SPOKEN: Mapping[str, tuple[object, ...]] = {
+    "value": (True, -3, 1.5, "Müller", DAY),
+    "query": (QUERY,),
+    "step": (STEP,),
+    "head": (HEAD, EMPTY),
+    "plan": PLANS,
+    "task": TASKS,
+    "entry": (ENTRY, FIRST),
+    "submission": SUBMISSIONS,
+    "receipt": (None, ENTRY),
+    "claim request": (0.0, 12.5),
+    "claim": (Claim(None, 1.5), Claim(TASKS[0], 0.0)),
+    "chunk": (Chunk(HASH, 2, 3, bytes(range(30))),),
+    "question": REQUESTS,
+    "preview request": REQUESTS,
+    "asked": (HASH,),
+    "watch": (Watch(HASH, 3, 12.5, 7, 11),),
+    "progress": (Progress(9, tuple((state.value, state) for state in SiteState)),),
+    "page": ANSWERS,
+    "preview": PREVIEWS,
+    "budget": (REPORT,),
+    "study": ('name = "cardio"',),
+    "greeting": (Greeting("north", HASH, 1_750_000_000_123),),
+    "renewal": (PEM,),
+    "renewed": (PEM,),
+    "enrolment": (Enrolment(bytes(range(32)), "north", PublicIdentity(HASH), OTHER_HASH, SIGNATURE, PEM, 1000, "ehr"),),
+    "enrolled": (PEM,),
+    "fault": (Fault("BudgetExceeded", "A sentence about ε.", 3.0, 0.5), Fault("PlanRefused", "No.", 0.0, 0.0)),
+}
