@@ -154,16 +154,16 @@ class Agent:
         self.link.close()
 
     def serve(self) -> None:
-        """Work until stopped; a broken invariant ends the process at once."""
-        failures: list[InvariantBroken] = []
+        """Work until stopped; a broken invariant, or what nobody foresaw, ends the process at once."""
+        failures: list[Exception] = []
         steward = threading.Thread(target=self._watch_approvals, args=(failures,), name="approvals", daemon=True)
         steward.start()
         pause, failing = Pause(), Pause()
         while not self._stopping.is_set():
             self._turn_once(pause, failing)
-            if failures:
-                raise failures[0]
         steward.join(timeout=POLL_SECONDS)
+        if failures:
+            raise failures[0]
 
     def _turn_once(self, pause: Pause, failing: Pause) -> None:
         try:
@@ -190,15 +190,16 @@ class Agent:
             log.log(level, "%s (%s); trying again in %.1f s", error.message, error.code, seconds)
             self._stopping.wait(seconds)
 
-    def _watch_approvals(self, failures: list[InvariantBroken]) -> None:
+    def _watch_approvals(self, failures: list[Exception]) -> None:
         pause = Pause()
         while not self._stopping.wait(APPROVAL_SECONDS):
             try:
                 self.run_approved()
                 pause.reset()
-            except InvariantBroken as broken:
-                failures.append(broken)
-                self.stop()
-            except FederationError as error:
+            except Exception as error:  # noqa: BLE001 -- a thread that dies would write what it saw, and be missed
+                if isinstance(error, InvariantBroken) or not isinstance(error, FederationError):
+                    failures.append(error)
+                    self.stop()
+                    return
                 log.info("%s (%s)", error.message, error.code)
                 self._stopping.wait(pause.next_seconds())

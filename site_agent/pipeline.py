@@ -29,7 +29,6 @@ from wardround.federation.errors import (
     Refused,
     SiteFrozen,
     SourceAway,
-    SourceFailed,
 )
 from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger.entry import Head
@@ -102,7 +101,7 @@ class Pipeline:
             release = self._release(plan, form)
         except SourceAway as away:
             return self.closing.away(plan.plan_id, form.table, away)
-        except (SourceFailed, MemoryError):
+        except Exception:  # noqa: BLE001 -- whatever it was: a row may have decided it, and its text may quote one
             return self.closing.failed(plan.plan_id, form, before=before)
         return self.ledger.keep(release)
 

@@ -30,8 +30,8 @@ NAMES_ALLOWED = (
     ("wardround.analyst.flower.strategies", "get_node_ids"),
 )
 
-# The top loops, where an unforeseen fault becomes one fixed sentence.
-BROAD_EXCEPT_ALLOWED = ("wardround.cli.main", "site_agent.agent", "protos.serving")
+# The top loops, where an unforeseen fault becomes one fixed sentence; and where rows may have decided what failed.
+BROAD_EXCEPT_ALLOWED = ("wardround.cli.main", "site_agent.agent", "site_agent.pipeline", "protos.serving")
 
 # Messages never travel past the codec.
 GENERATED_ALLOWED = (

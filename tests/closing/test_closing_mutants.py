@@ -12,6 +12,7 @@ import pytest
 
 from tests.closing import test_failures_close as failures
 from tests.closing import test_lost_connections as lost
+from tests.closing import test_unforeseen_failures as unforeseen
 from tests.closing import test_what_analysts_see as analysts
 from wardround.federation.errors import FederationError
 
@@ -56,6 +57,10 @@ def lets_files_be_replaced(folder: Path, _: pytest.LogCaptureFixture) -> None:
     lost.test_a_file_that_is_gone_or_replaced_while_it_is_read_closes_nothing(folder)
 
 
+def closes_whatever_failed(folder: Path, _: pytest.LogCaptureFixture) -> None:
+    unforeseen.test_trainings_keys_and_choices_close_it_as_questions_do(folder, "keys")
+
+
 def tells_nothing(folder: Path, _: pytest.LogCaptureFixture) -> None:
     worlds = analysts.two_worlds(folder)
     try:
@@ -88,6 +93,9 @@ MUTANTS = {
         "            if not self.closing.is_open(form.table):\n                return Failed(plan.plan_id)\n",
         "",
         closes_for_all,
+    ),
+    "only what was foreseen closes": Mutant(
+        PIPELINE, "except Exception:", "except MemoryError:", closes_whatever_failed
     ),
     "the closing is not written down": Mutant(
         CLOSING, "        self.tables.close(table.name, source=state)\n", "", stays_closed
@@ -148,5 +156,5 @@ def test_a_mutant_breaks_its_rule(
     mutant = MUTANTS[name]
     user, word = USES[mutant.module]
     monkeypatch.setattr(importlib.import_module(user), word, getattr(mutated(mutant), word))
-    with pytest.raises((AssertionError, FederationError, lost.DiedError)):
+    with pytest.raises((AssertionError, FederationError, OverflowError, lost.DiedError)):
         mutant.law(tmp_path, caplog)

@@ -162,7 +162,7 @@ def test_lost_readings_of_many_plans_count_together_and_an_answer_clears_its_own
     site.ledger.close()
 
 
-class DiedError(Exception):
+class DiedError(BaseException):
     """The end of a process while it reads: nothing is caught and nothing is said, but that it began is on the disk."""
 
 
