@@ -23,6 +23,8 @@ from wardround.federation.private_files import write_private
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
 
+_READ = ("site.toml", "study.toml", "coordinator.json", "rows.key")
+
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
@@ -104,6 +106,11 @@ def open_folder(path: Path) -> SiteFolder:
         # A ledger that is there stays: init goes on with what it finds.
         how = " yet; finish it with" if (path / "site.toml").exists() else "; make one with"
         raise ConfigurationMistaken(f"{path} is not an enrolled site's folder{how}: {init}")
+    for planted in (*(path / name for name in _READ), folder.tls / "key.pem", folder.tls / "authority.pem"):
+        if planted.exists() and not planted.is_file():
+            # Whoever opens a pipe waits for ever.
+            msg = f"{planted} is no file; remove it and restore the file from the backup of this folder."
+            raise ConfigurationMistaken(msg)
     for needed in (path / "identity.pem", folder.ledger):
         if not needed.is_file():
             raise lost(needed, "is missing")

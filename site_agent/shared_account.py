@@ -5,6 +5,9 @@ file, which every folder's site.toml names. It is charged first: a crash between
 shared account ahead of a ledger, never behind it, and the repeated task finds its charge and goes on. So an account
 that lacks a charge of a folder's is not the one that was charged, and is not used.
 
+The file is the account: whatever each folder calls its dataset, which is its own name unless it says otherwise, all of
+them are added up.
+
 Only loss of one unit adds up: an event's is no part of a patient's, and no number of the first bounds the second.
 """
 
@@ -92,14 +95,13 @@ SELECT (SELECT count(*) FROM shared_charges WHERE dataset = ?1 AND owner = ?2)
 """
 _SPENT = """
 SELECT coalesce(sum(mu_squared), 0), coalesce(sum(pure), 0), coalesce(sum(slack), 0) FROM (
-    SELECT mu_squared, pure, slack FROM shared_charges WHERE dataset = ?1
-    UNION ALL SELECT mu_squared, pure, slack FROM shared_blocks WHERE dataset = ?1
+    SELECT mu_squared, pure, slack FROM shared_charges UNION ALL SELECT mu_squared, pure, slack FROM shared_blocks
 )
 """
 _UNITS = """
 SELECT owner, coalesce(unit, '') FROM (
     SELECT dataset, owner FROM shared_charges UNION SELECT dataset, owner FROM shared_blocks
-) LEFT JOIN shared_units USING (dataset, owner) WHERE dataset = ? AND owner <> ? ORDER BY owner
+) LEFT JOIN shared_units USING (dataset, owner) WHERE owner <> ? ORDER BY owner
 """
 
 
@@ -173,7 +175,7 @@ class SharedAccount:
         self._held = held
 
     def spent(self) -> Cost:
-        """What all folders together have spent on the dataset."""
+        """What all folders together have spent."""
         with self._database.reading() as connection:
             return self._spent(connection)
 
@@ -237,7 +239,7 @@ class SharedAccount:
         connection.execute(statement, (*self._ours, word, cost.mu_squared, cost.pure, cost.slack))
 
     def _spent(self, connection: sqlite3.Connection) -> Cost:
-        return Cost(*connection.execute(_SPENT, self._ours[:1]).fetchone())
+        return Cost(*connection.execute(_SPENT).fetchone())
 
     def _count(self, connection: sqlite3.Connection) -> int:
         """How many of the folder's plans are charged here."""
@@ -261,7 +263,7 @@ class SharedAccount:
             connection.execute(_NOTE, (*self._ours, self._unit.value))
 
     def _others(self, connection: sqlite3.Connection) -> list[tuple[str, str]]:
-        return connection.execute(_UNITS, self._ours).fetchall()
+        return connection.execute(_UNITS, self._ours[1:]).fetchall()
 
     def _unit_fault(self, connection: sqlite3.Connection) -> str | None:
         for owner, unit in self._others(connection):

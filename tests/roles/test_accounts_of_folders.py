@@ -53,6 +53,24 @@ def test_a_folder_that_has_charged_nothing_makes_the_account_and_check_does_not(
     assert (checked(site).ok, checked(site).text) == (True, "all folders together spent ε = 0.5 of 4")
 
 
+def test_folders_that_name_one_account_are_added_up_whatever_they_call_their_dataset(
+    patients: CoordinatorFolder,
+) -> None:
+    sites = [hospital(patients, name, more=ACCOUNT) for name in ("north", "old-north")]
+    for site in sites:
+        # As a hospital writes it that names no dataset: then it is the name of the site.
+        config = site.path / "site.toml"
+        config.write_text(config.read_text("utf-8").replace('dataset = "ehr"\n', ""), encoding="utf-8")
+        assert site.configuration().dataset == site.path.name
+    first, second = sites
+    ask(patients, first, "01", epsilon=2.9)
+    with serving(patients, second) as agent:
+        refusal = agent.ask("01", epsilon=2.9)
+        assert isinstance(refusal, Declined)
+        assert (refusal.code, agent.rows.events) == ("BudgetExceeded", ["check"])
+    assert checked(second).text == checked(first).text == "all folders together spent ε = 2.9 of 4"
+
+
 def remove(account: Path) -> None:
     account.unlink()
 

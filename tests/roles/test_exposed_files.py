@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from site_agent.check import Finding, _permissions, check_site
-from site_agent.folder import SiteFolder
+from site_agent.folder import SiteFolder, open_folder
 from site_agent.prepared.site import prepare_site
 from tests.roles.enrolled import found, hospital
+from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.ledger.export import export
 
 SOMEBODY = 54321
@@ -123,6 +124,24 @@ def test_a_link_in_place_of_a_secret_is_found_whatever_it_leads_to(
     assert (finding.ok, finding.text.split(": ")[-1]) == (False, f"rm {path.parent.resolve() / path.name}")
     mend(finding)
     (tmp_path / "itself").rename(path)
+
+
+PIPES = ("site.toml", "study.toml", "coordinator.json", "rows.key", "tls/key.pem", "tls/authority.pem")
+
+
+@pytest.mark.parametrize("name", PIPES)
+def test_no_command_waits_for_a_pipe_in_place_of_a_file(as_it_was: SiteFolder, tmp_path: Path, name: str) -> None:
+    path = as_it_was.path / name
+    path.rename(tmp_path / "itself")
+    os.mkfifo(path, 0o600)
+    try:
+        # What every command does first; nothing of the folder was opened before.
+        with pytest.raises(ConfigurationMistaken) as told:
+            open_folder(as_it_was.path)
+    finally:
+        path.unlink()
+        (tmp_path / "itself").rename(path)
+    assert told.value.message == f"{path} is no file; remove it and restore the file from the backup of this folder."
 
 
 def test_an_account_in_a_folder_where_others_write_could_be_replaced(as_it_was: SiteFolder) -> None:

@@ -55,6 +55,16 @@ def test_loss_of_another_unit_is_not_added(
     assert ask(patients, first) == spent
 
 
+def test_nor_where_the_folders_call_their_dataset_otherwise(
+    patients: CoordinatorFolder, events: CoordinatorFolder
+) -> None:
+    first, second = hospital(patients, "north", more=ACCOUNT), hospital(events, "south", more=ACCOUNT)
+    config = second.path / "site.toml"
+    config.write_text(config.read_text("utf-8").replace('dataset = "ehr"', 'dataset = "ward"'), encoding="utf-8")
+    ask(patients, first, "01")
+    assert "holds patient-level loss of north and this study's is event-level" in refused(events, second)
+
+
 def test_a_site_does_not_sign_a_study_whose_loss_its_account_cannot_add(
     patients: CoordinatorFolder, events: CoordinatorFolder, place: Path
 ) -> None:
