@@ -115,8 +115,11 @@ def create_folder(
     check_plain(configuration_text or SAMPLE, name="coordinator.toml")
     again = (path / UNFINISHED).exists()
     if path.exists() and not again and (not path.is_dir() or any(path.iterdir())):
-        msg = f"{path} exists and is not empty; name a new folder."
-        raise ConfigurationMistaken(msg)
+        if (path / "authority").exists():
+            # Whoever lost its ledger is never told to begin another one.
+            advice = "serve it, or restore it from its backup if it lost something"
+            raise ConfigurationMistaken(f"{path} is a coordinator's folder already; {advice}.")
+        raise ConfigurationMistaken(f"{path} exists and is not empty; name a new folder.")
     make_private_folder(path)
     if not again:
         create_private(path / UNFINISHED).close()

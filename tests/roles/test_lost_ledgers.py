@@ -149,6 +149,10 @@ def test_a_coordinator_without_its_ledger_does_not_begin_another(
     ):
         done = call("coordinator", *words)
         assert (done.code, RESTORE in done.sentence()) == (2, True), (words, done)
+    (study := tmp_path / "study.toml").write_text(consortium.study_text(), encoding="utf-8")
+    done = call("coordinator", "init", consortium.path, "--study", study)
+    assert done.code == 2
+    assert "is a coordinator's folder already; serve it, or restore it from its backup" in done.sentence()
     assert content(consortium.ledger) == left
     assert not (tmp_path / "x").exists()
 
