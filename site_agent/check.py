@@ -33,6 +33,7 @@ from wardround.federation.configuration import read_text
 from wardround.federation.errors import FederationError
 from wardround.federation.exposure import everything_in, exposed, name_of, replaceable
 from wardround.federation.expressions import And, IsNull
+from wardround.federation.private_files import STAGED
 from wardround.federation.query import Aggregate, Query, Statistic
 from wardround.federation.shape import shape
 from wardround.federation.study import Study, Table
@@ -109,7 +110,8 @@ def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterat
 def _secrets(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Path]:
     """What nobody else may read or replace; the hospital's own tables are the hospital's own affair."""
     names = ("site.toml", "study.toml", "coordinator.json", "identity.pem", "rows.key", "serving")
-    yield from (folder.path, *(folder.path / name for name in names))
+    # What a process that was killed had not put in its place may be a key.
+    yield from (folder.path, *(folder.path / name for name in names), *folder.path.glob(f"{STAGED}*"))
     yield from everything_in(folder.tls)
     yield from everything_in(folder.path / PREPARED)
     accounts = [] if configuration.account is None else [account_path(folder, configuration.account)]

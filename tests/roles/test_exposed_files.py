@@ -41,6 +41,7 @@ SECRETS = (
     "prepared/visits/@snapshot/patient",
     "../shared/ehr.sqlite",
     "../shared/ehr.sqlite-journal",
+    ".new-left",
 )
 
 
@@ -52,7 +53,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> SiteFolder:
     (site.path / "visits.csv").write_text("patient_id,age,sbp,code\n1,50,120,a\n", encoding="utf-8")
     prepare_site(site.path, report=lambda _: None)
     (place / "shared").mkdir(mode=0o700)
-    for name in ("serving", "ledger.sqlite-wal", "../shared/ehr.sqlite"):
+    for name in ("serving", "ledger.sqlite-wal", "../shared/ehr.sqlite", ".new-left"):
         (site.path / name).touch(mode=0o600)
     # A journal that holds nothing is none: SQLite leaves it and goes on.
     for name in ("ledger.sqlite-journal", "../shared/ehr.sqlite-journal"):
