@@ -100,9 +100,10 @@ class PreparedFirst:
             pass
         except Unusable as unusable:
             log.warning("the snapshot of %s is not used: %s", form.table.name, unusable)
-        except (Disordered, MemoryError, IndexError, ValueError):
+        except (Disordered, MemoryError, LookupError, ArithmeticError, TypeError, ValueError, OSError):
             # Codes that no table has are as impossible as a digest that is wrong and fits. Whichever of these it was,
-            # from now on the source itself is read for every question, until the table is prepared again.
+            # from now on the source itself is read for every question, until the table is prepared again: a copy that
+            # is wrong must not close a table whose source is sound.
             self._refused.update(
                 opened.manifest.folder for opened in self._opened.values() if opened.table == form.table
             )

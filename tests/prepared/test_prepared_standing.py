@@ -181,6 +181,21 @@ def test_rows_out_of_order_are_answered_from_the_source_and_never_a_wrong_bound(
     assert "not in order" in (tables.standing(study().table(TABLE)).fault or ""), "and for every other"
 
 
+@pytest.mark.parametrize("fault", [KeyError, OverflowError, FloatingPointError, TypeError, OSError, MemoryError])
+def test_whatever_fails_in_a_snapshot_is_answered_from_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
+) -> None:
+    def failing(*_: object) -> None:
+        raise fault
+
+    source = Kept(ROWS)
+    prepare(source, study(), tmp_path)
+    tables = dataset(source, study(), tmp_path)
+    monkeypatch.setattr("site_agent.prepared.dataset.bounded_totals", failing)
+    assert tables.bounded(ASKED) == ()
+    assert source.asked == ["bounded"]
+
+
 def test_a_failure_of_the_source_carries_nothing_of_the_snapshot(tmp_path: Path) -> None:
     class Failing(Kept):
         def bounded(self, form: object) -> tuple[()]:
