@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.dataset import TableSource, kind_of
+from site_agent.dataset import FORMATS, Declared, TableSource, kind_of
 from site_agent.limits import LEAST_MEBIBYTES, MEMORY_MEBIBYTES, Limits
 from site_agent.policy import TRAINING, Approval, Policy
 from site_agent.room import Room
@@ -20,6 +20,7 @@ from wardround.privacy.filter import Cap
 
 _MOST_MEBIBYTES = 2**24
 _MOST_ROWS = 10**12
+_EXAMPLES = {"public": '"icd_codes"', "key": '"pid", "persons.id"'}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ def _tables(section: Section, study: Study) -> dict[str, TableSource]:
             timeout_seconds=entry.number("timeout_seconds", 600.0, lower=1.0, upper=86_400.0),
             prepared_hours=entry.number("prepared_hours", 24.0, lower=0.0, upper=24.0 * 366),
             rows=entry.integer("rows", lower=1, upper=_MOST_ROWS) if entry.has("rows") else None,
+            declared=_declared(entry),
         )
         entry.close()
         if tables[name].rank is not None and kind_of(tables[name].source) != "postgresql":
@@ -97,6 +99,19 @@ def _tables(section: Section, study: Study) -> dict[str, TableSource]:
 
             check_relation(study.table(name), tables[name])
     return tables
+
+
+def _declared(entry: Section) -> Declared:
+    """What the hospital says about the tables that its SELECT reads."""
+    declared = Declared(entry.texts("public", ()), entry.texts("key", ()))
+    for word, names in (("public", declared.public), ("key", declared.keys)):
+        if names and not entry.has("relation"):
+            raise entry.fault(word, "left out: it is about the tables that a SELECT in relation reads")
+        if any(not all(part.strip() == part != "" for part in name.split(".")) for name in names):
+            raise entry.fault(word, f"a list of names as the SELECT writes them, such as [{_EXAMPLES[word]}]")
+    if declared.public and kind_of(entry.text("source")) in FORMATS:
+        raise entry.fault("public", "left out: a SELECT over files reads these files alone")
+    return declared
 
 
 def _policy(section: Section, study: Study, room: Room) -> Policy:

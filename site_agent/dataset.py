@@ -39,8 +39,21 @@ _ENDINGS: Mapping[str, str] = {
     ".db": "sqlite",
 }
 KEY_BYTES = 32
+_BEGINS = ("select", "with", "from ")
 _KEPT_BESIDE = 16
 """The examples of a training are kept beside other questions if they take less than this part of the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the hospital says about the tables that its own SELECT reads.
+
+    `public` are tables that hold no patient. `keys` is what the others call the unit key where the study calls it
+    otherwise: COLUMN, or TABLE.COLUMN for one of them.
+    """
+
+    public: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,7 @@ class TableSource:
     prepared_hours: float = 24.0
     # About how many rows the table has: declared and public, never compared with the table.
     rows: int | None = None
+    declared: Declared = field(default_factory=Declared)
 
 
 class Dataset(Protocol):
@@ -118,6 +132,7 @@ class TableFiles:
     format: str
     path: str
     relation: str | None = None
+    declared: Declared = field(default_factory=Declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +258,9 @@ def table_files(table: str, source: TableSource, *, folder: Path) -> TableFiles:
     if source.source in FORMATS:
         # The format alone: the path stands in `relation`.
         return TableFiles(kind, _absolute(table, source.relation or "", folder))
-    if source.relation is not None and not source.relation.lstrip("( \t\r\n").lower().startswith(("select", "with")):
+    if source.relation is not None and not source.relation.lstrip("( \t\r\n").lower().startswith(_BEGINS):
         raise ConfigurationMistaken(f"tables.{table}.relation must be one SELECT over the files, which it calls this.")
-    return TableFiles(kind, source_path(table, source, folder), source.relation)
+    return TableFiles(kind, source_path(table, source, folder), source.relation, source.declared)
 
 
 def source_path(table: str, source: TableSource, folder: Path) -> str:

@@ -18,7 +18,7 @@ from typing import TypeVar
 import duckdb
 from sqlglot import exp
 
-from site_agent.dataset import TableSource
+from site_agent.dataset import Declared, TableSource
 from site_agent.learning.examples import Examples
 from site_agent.learning.reading import read_examples, schema_of
 from site_agent.limits import Limits
@@ -51,7 +51,7 @@ Answer = TypeVar("Answer")
 
 def open_duckdb(table: str, path: str, source: TableSource, *, key: bytes, limits: Limits | None = None) -> DuckdbTable:
     """The study's `table` in the database at `path`."""
-    return DuckdbTable(path, source.relation or table, source.timeout_seconds, key, limits or Limits())
+    return DuckdbTable(path, source.relation or table, source.timeout_seconds, key, limits or Limits(), source.declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class DuckdbTable:
     timeout_seconds: float
     key: bytes = field(repr=False)
     limits: Limits = field(default_factory=Limits)
+    declared: Declared = field(default_factory=Declared)
     _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
     _opened: list[duckdb.DuckDBPyConnection] = field(default_factory=list, repr=False, compare=False)
 
@@ -210,7 +211,8 @@ class DuckdbTable:
 
     def _relation(self, table: Table) -> exp.Query:
         # Whatever database the hospital names, there is none but its own.
-        return placed(relation_query(table, self.relation, "duckdb"), schema=_MAIN, catalog=_HOSPITAL)
+        query = relation_query(table, self.relation, "duckdb", declared=self.declared)
+        return placed(query, schema=_MAIN, catalog=_HOSPITAL)
 
     def _typed(self, table: Table, columns: Sequence[Column], stored: Mapping[str, str]) -> exp.Query:
         wanted = [named(typed_key(table.unit_key, stored[table.unit_key], alone=True), UNIT)]

@@ -147,7 +147,7 @@ def relation_layout(
 def _relation(form: Shape, files: TableFiles) -> exp.Query:
     fault = ""
     try:
-        return relation_query(form.table, files.relation or "", "duckdb", only=(THIS,))
+        return relation_query(form.table, files.relation or "", "duckdb", only=(THIS,), declared=files.declared)
     except ConfigurationMistaken as mistaken:
         fault = str(mistaken)
     raise SchemaRefused(fault)

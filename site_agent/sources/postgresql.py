@@ -16,7 +16,7 @@ from typing import TypeVar
 import psycopg
 from sqlglot import exp
 
-from site_agent.dataset import TableSource
+from site_agent.dataset import Declared, TableSource
 from site_agent.learning.examples import Examples
 from site_agent.learning.reading import read_examples, schema_of
 from site_agent.limits import Limits
@@ -63,7 +63,7 @@ def open_postgresql(table: str, source: TableSource, *, key: bytes, limits: Limi
     """The study's `table` in the database at an address without a password."""
     check_address(table, source.source)
     relation, found = source.relation or table, limits or Limits()
-    return PostgresqlTable(source.source, relation, source.rank, source.timeout_seconds, key, found)
+    return PostgresqlTable(source.source, relation, source.rank, source.timeout_seconds, key, found, source.declared)
 
 
 def can_write(table: Table, source: TableSource) -> bool:
@@ -72,7 +72,7 @@ def can_write(table: Table, source: TableSource) -> bool:
         contextlib.suppress(psycopg.Error, SourceAway),
         reading(source.source, timeout_seconds=source.timeout_seconds) as connection,
     ):
-        return role_can_write(connection, table, source.relation or table.name)
+        return role_can_write(connection, table, source.relation or table.name, source.declared)
     return False
 
 
@@ -86,6 +86,7 @@ class PostgresqlTable:
     timeout_seconds: float
     key: bytes = field(repr=False)
     limits: Limits = field(default_factory=Limits)
+    declared: Declared = field(default_factory=Declared)
 
     def reading(self) -> contextlib.AbstractContextManager[Connection]:
         """A connection for one question."""
@@ -167,7 +168,7 @@ class PostgresqlTable:
         raise SchemaRefused(f"The database of the table {table.name!r} refuses what the site's role asks.")
 
     def _layout(self, connection: Connection, table: Table, columns: Sequence[Column]) -> Layout:
-        layout = described(connection, table, self.relation)
+        layout = described(connection, table, self.relation, self.declared)
         for name in (table.unit_key, *(column.name for column in columns)):
             if name not in layout.columns:
                 raise missing_column(table.name, name)

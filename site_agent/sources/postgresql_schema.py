@@ -13,6 +13,7 @@ import psycopg
 from psycopg import errors
 from sqlglot import exp
 
+from site_agent.dataset import Declared
 from site_agent.relations import placed, relation_query
 from site_agent.sources.postgresql_columns import Stored, StoredType
 from site_agent.sources.postgresql_connection import OLDEST, Connection, fault_of, lines
@@ -50,14 +51,14 @@ class Layout:
         return self.columns[name].stored
 
 
-def described(connection: Connection, table: Table, relation: str) -> Layout:
+def described(connection: Connection, table: Table, relation: str, declared: Declared) -> Layout:
     """The columns of a relation.
 
     Raises:
         SchemaRefused: one sentence; never what the driver said.
         psycopg.Error: the connection failed.
     """
-    query = qualified(table, relation)
+    query = qualified(table, relation, declared)
     version, encoding = lines(connection, "SELECT current_setting('server_version_num')::int, getdatabaseencoding()")[0]
     if int(str(version)) < OLDEST:
         raise SchemaRefused(f"The database of the table {table.name!r} is older than PostgreSQL 18.")
@@ -85,14 +86,14 @@ def described(connection: Connection, table: Table, relation: str) -> Layout:
     return Layout(query, {name: types[oid] for name, oid in names})
 
 
-def qualified(table: Table, relation: str) -> exp.Query:
+def qualified(table: Table, relation: str, declared: Declared) -> exp.Query:
     """The relation with a schema beside each table's name: the session looks for tables nowhere by itself.
 
     Raises:
         SchemaRefused: the sentence that refuses the relation.
     """
     try:
-        query = relation_query(table, relation, "postgres")
+        query = relation_query(table, relation, "postgres", declared=declared)
     except ConfigurationMistaken as error:
         raise SchemaRefused(error.message) from None
     return placed(query, schema=_PUBLIC)
@@ -112,9 +113,9 @@ def check_rank(connection: Connection, layout: Layout, table: Table, rank: str) 
         raise SchemaRefused(message)
 
 
-def role_can_write(connection: Connection, table: Table, relation: str) -> bool:
+def role_can_write(connection: Connection, table: Table, relation: str, declared: Declared) -> bool:
     """Whether the session's role could change the relation, or anything at all."""
-    name = _plain_name(qualified(table, relation))
+    name = _plain_name(qualified(table, relation, declared))
     return any(bool(line[0]) for line in lines(connection, _WRITES, (name,)))
 
 

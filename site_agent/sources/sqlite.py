@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from site_agent.dataset import TableSource
+from site_agent.dataset import Declared, TableSource
 from site_agent.learning.examples import Examples
 from site_agent.learning.reading import read_examples, schema_of
 from site_agent.limits import Limits
@@ -50,7 +50,7 @@ Answer = TypeVar("Answer")
 
 def open_sqlite(table: str, path: str, source: TableSource, *, key: bytes, limits: Limits | None = None) -> SqliteTable:
     """The study's `table` in the database at `path`."""
-    return SqliteTable(path, source.relation or table, source.timeout_seconds, key, limits or Limits())
+    return SqliteTable(path, source.relation or table, source.timeout_seconds, key, limits or Limits(), source.declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class SqliteTable:
     timeout_seconds: float
     key: bytes = field(repr=False)
     limits: Limits = field(default_factory=Limits)
+    declared: Declared = field(default_factory=Declared)
 
     def check(self, form: Shape) -> None:
         """Look at names only; see `Dataset.check`."""
@@ -152,7 +153,7 @@ class SqliteTable:
                 raise self._refused(table, f"has the column {name!r} twice")
 
     def _relation(self, table: Table) -> exp.Query:
-        return placed(relation_query(table, self.relation, "sqlite"), schema=_MAIN)
+        return placed(relation_query(table, self.relation, "sqlite", declared=self.declared), schema=_MAIN)
 
     def _typed(self, table: Table, columns: Sequence[Column]) -> TypedRows:
         wanted = [named(typed_key(table.unit_key), UNIT)]

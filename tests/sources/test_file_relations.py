@@ -72,7 +72,7 @@ def test_a_cast_of_the_hospitals_that_one_row_breaks_breaks_nothing(tmp_path: Pa
         ("SELECT * FROM that", "this alone"),
         ("SELECT patient_id, nothing AS sbp, dx FROM this", "cannot be read by the SELECT"),
         ("SELECT patient_id, sbp FROM this", "'dx'"),
-        ("SELECT patient_id, [sbp] AS sbp, dx FROM this", "number"),
+        ("SELECT patient_id, [sbp] AS sbp, dx FROM this", "may not use array"),
         ("WITH this AS (SELECT 1 AS patient_id) SELECT * FROM this", "another query"),
         ("SELECT * FROM read_csv('/etc/passwd')", "no functions"),
     ],
@@ -112,3 +112,27 @@ def test_a_relation_that_mixes_patients_is_a_mistake_in_the_configuration() -> N
     assert parse_site(SITE + 'relation = "SELECT * FROM this WHERE age > 3"\n', study()).tables["visits"].relation
     with pytest.raises(ConfigurationMistaken, match="LIMIT"):
         parse_site(SITE + 'relation = "SELECT * FROM this LIMIT 3"\n', study())
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ('public = ["codes"]', "public must be left out: it is about"),
+        ('relation = "SELECT * FROM this"\npublic = ["codes"]', "public must be left out: a SELECT over files"),
+        ('relation = "SELECT * FROM this"\npublic = "codes"', "public must be a list of texts"),
+        ('relation = "SELECT * FROM this"\nkey = ["a..b"]', "key must be a list of names"),
+        ('relation = "SELECT nr AS patient_id, max(age) AS age FROM this GROUP BY nr"', 'add key = \\["nr"\\]'),
+    ],
+)
+def test_what_is_said_about_tables_wrongly_gets_one_sentence(lines: str, words: str) -> None:
+    with pytest.raises(ConfigurationMistaken, match=words):
+        parse_site(SITE + lines + "\n", study())
+
+
+def test_what_is_said_about_tables_is_read() -> None:
+    relation = 'relation = "SELECT nr AS patient_id, max(age) AS age FROM this GROUP BY nr"\nkey = ["nr"]\n'
+    assert parse_site(SITE + relation, study()).tables["visits"].declared.keys == ("nr",)
+    joined = SITE.replace("visits.csv", "ehr.duckdb") + (
+        'relation = "SELECT v.patient_id, c.name FROM visits v JOIN codes c ON c.code = v.dx"\npublic = ["codes"]\n'
+    )
+    assert parse_site(joined, study()).tables["visits"].declared.public == ("codes",)

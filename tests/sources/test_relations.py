@@ -5,6 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
+from site_agent.dataset import Declared
 from site_agent.relations import THIS, relation_query
 from tests.sources.tables import study
 from wardround.federation.errors import ConfigurationMistaken
@@ -19,14 +20,11 @@ GOOD = [
     "SELECT * FROM visits",
     "SELECT pid AS patient_id, age FROM visits WHERE age > 40 ORDER BY age",
     "SELECT patient_id, max(age) AS age FROM visits GROUP BY patient_id, dx",
-    "SELECT pid AS patient_id, max(age) AS age FROM visits GROUP BY 1",
-    "SELECT pid AS patient_id, max(age) AS age FROM visits GROUP BY pid HAVING count(*) > 1",
     "SELECT patient_id, row_number() OVER (PARTITION BY patient_id ORDER BY seen) AS age FROM visits",
     "SELECT patient_id, sum(age) OVER (PARTITION BY dx, patient_id) AS age FROM visits",
     "SELECT patient_id, age FROM a UNION ALL SELECT patient_id, age FROM b",
     "WITH mine AS (SELECT patient_id, min(seen) AS seen FROM visits GROUP BY patient_id) SELECT * FROM mine",
     "SELECT DISTINCT patient_id, dx FROM visits",
-    "SELECT v.patient_id, c.dx FROM visits v JOIN codes c ON v.dx = c.raw",
     "SELECT patient_id, (SELECT max(age) FROM visits b WHERE b.patient_id = a.patient_id) AS age FROM visits a",
     "SELECT patient_id, CASE WHEN age > 200 THEN NULL ELSE age END AS age FROM visits -- the ward's own\n",
 ]
@@ -127,7 +125,28 @@ def test_an_aggregate_of_everybody_is_refused_whatever_a_database_calls_it(name:
     ):
         with pytest.raises(ConfigurationMistaken):
             relation_query(TABLE, text, dialect)
-    relation_query(TABLE, f"SELECT patient_id, {name}(age) AS age FROM visits GROUP BY patient_id", dialect)
+
+
+def test_a_refusal_says_what_to_add_to_site_toml() -> None:
+    grouped = "SELECT pid AS patient_id, max(age) AS age FROM visits GROUP BY 1"
+    joined = "SELECT v.patient_id, c.dx FROM visits v JOIN ref.codes c ON v.dx = c.raw"
+    for dialect in DIALECTS:
+        with pytest.raises(ConfigurationMistaken, match=r'add key = \["pid"\]'):
+            relation_query(TABLE, grouped, dialect)
+        with pytest.raises(ConfigurationMistaken, match=r'public = \["ref.codes"\] if no patient'):
+            relation_query(TABLE, joined, dialect)
+        assert relation_query(TABLE, grouped, dialect, declared=Declared(keys=("pid",)))
+        assert relation_query(TABLE, joined, dialect, declared=Declared(public=("ref.codes",)))
+        with pytest.raises(ConfigurationMistaken):
+            relation_query(TABLE, joined, dialect, declared=Declared(public=("codes",)))
+
+
+def test_a_bare_name_inside_is_of_the_table_inside() -> None:
+    inside = "SELECT 1 FROM labs l WHERE l.patient_id = v.patient_id AND x > 3"
+    text = f"SELECT patient_id FROM visits v WHERE EXISTS ({inside})"
+    assert "l.x > 3" in relation_query(TABLE, text, "sqlite").sql(dialect="sqlite")
+    with pytest.raises(ConfigurationMistaken, match=r"write v.age or l.age"):
+        relation_query(TABLE, "SELECT age FROM visits v JOIN labs l ON l.patient_id = v.patient_id", "sqlite")
 
 
 def test_every_aggregate_of_duckdb_is_known() -> None:

@@ -250,7 +250,10 @@ def test_a_question_sees_one_state(visits: Path) -> None:
 
 def test_a_question_that_takes_too_long_is_stopped(visits: Path) -> None:
     # A join of the hospital's own that gets out of hand: 500 times 500 times 500 rows.
-    relation = "SELECT a.patient_id, b.age FROM visits a, visits b, visits c"
+    with contextlib.closing(sqlite3.connect(visits)) as writer, writer:
+        writer.execute("CREATE TABLE many AS SELECT 'one' AS patient_id, 1 AS age FROM visits")
+    tied = "a.patient_id = b.patient_id AND a.patient_id = c.patient_id"
+    relation = f"SELECT a.patient_id, b.age FROM many a, many b, many c WHERE {tied}"
     asked = form(Query("visits", (Aggregate(Statistic.SUM, "age"),)), study())
     # Looking takes no time, but a busy machine may take longer than the question has.
     table(visits, relation=relation).check(asked)
