@@ -1,7 +1,7 @@
 """`site check`: what a hospital's IT department needs to know before, and when, something does not work.
 
-Each finding is one sentence about one thing. No row is read, and nothing is asked of a patient's table
-but its schema.
+Each finding is one sentence about one thing. Nothing is asked of a patient's table but its schema; files are read
+once to see that they are sound, and no value in them is shown or decides a sentence.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from site_agent.ledger import SiteLedger
 from site_agent.link import GrpcLink
 from site_agent.prepared.dataset import FOLDER as PREPARED
 from site_agent.prepared.dataset import PreparedFirst
+from site_agent.prepared.preparing import Report
 from site_agent.prepared.site import site_dataset
 from site_agent.spending import spending
 from wardround.federation.addresses import split_address
 from wardround.federation.certificates import load_certificate, validity
 from wardround.federation.configuration import read_text
-from wardround.federation.errors import FederationError
+from wardround.federation.errors import FederationError, SourceAway
 from wardround.federation.exposure import everything_in, exposed, name_of, replaceable
 from wardround.federation.expressions import And, IsNull
 from wardround.federation.private_files import STAGED
@@ -56,8 +57,8 @@ class Finding:
         return {"subject": self.subject, "ok": self.ok, "text": self.text}
 
 
-def check_site(path: Path) -> list[Finding]:
-    """Everything that can be said about the site in this folder."""
+def check_site(path: Path, *, report: Report = lambda _: None) -> list[Finding]:
+    """Everything that can be said about the site in this folder; `report` hears what takes longer than a moment."""
     folder = open_folder(path)
     found: list[Finding] = []
     try:
@@ -74,7 +75,7 @@ def check_site(path: Path) -> list[Finding]:
     found.append(_guarded("certificate", lambda: _certificate(folder)))
     found.extend(_network(folder, configuration))
     found.extend(_coordinator(folder, study))
-    found.extend(_tables(folder, configuration, study))
+    found.extend(_tables(folder, configuration, study, report))
     return found
 
 
@@ -191,7 +192,7 @@ def _coordinator(folder: SiteFolder, study: Study) -> Iterator[Finding]:
     yield Finding("clock", ok=skew < CLOCK_SECONDS, text=f"differs from the coordinator's by {skew:.0f} s")
 
 
-def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study) -> Iterator[Finding]:
+def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study, report: Report) -> Iterator[Finding]:
     try:
         dataset = site_dataset(folder, configuration, study)
     except FederationError as error:
@@ -203,10 +204,14 @@ def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study) 
             text = f"is not in site.toml; add [tables.{table.name}] to answer questions about it"
             yield Finding(subject, ok=False, text=text)
             continue
+        if kind_of(configuration.tables[table.name].source) in FORMATS:
+            report(f"reading the files of {table.name} once, to see that they are sound")
         try:
             dataset.check(shape(_whole_table(table), study, Mechanism.DISCRETE_GAUSSIAN))
             yield Finding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
             yield from _role(configuration.tables[table.name], table)
+        except SourceAway as away:
+            yield Finding(subject, ok=False, text=f"{away.message} {away.private}".strip())
         except FederationError as error:
             where = _place(table.name, configuration.tables[table.name], folder)
             yield Finding(subject, ok=False, text=f"{error.message}{where}")

@@ -20,6 +20,7 @@ from site_agent.closed_tables import ClosedTables
 from site_agent.dataset import Dataset, check_form
 from site_agent.prepared.batches import Fingerprinted
 from wardround.federation.errors import FederationError, SchemaRefused, SourceAway
+from wardround.federation.plain_text import escaped
 from wardround.federation.shape import Shape
 from wardround.federation.step_form import StepForm
 from wardround.federation.study import Table
@@ -34,6 +35,7 @@ GONE = "gone"
 """The state of a source that cannot be looked at now; it is never written down."""
 
 _AWAY = "the source of the table %s cannot be reached or is being changed; trying again"
+_UNSOUND = "the table %s is not answered; mend its file: %s"
 _STILL_CLOSED = "the table %s is closed; mend its source, or run: wardround site reopen"
 
 log = logging.getLogger("wardround.site")
@@ -59,7 +61,7 @@ class Closing:
             return True
         state = self.state(table)
         if state == GONE:
-            self._say_seldom(_AWAY, table)
+            self._say_seldom(_AWAY, table.name)
             return False
         if closed is None:
             self._close(table, state)
@@ -67,7 +69,7 @@ class Closing:
         if self.tables.reopen_changed(table.name, source=state):
             log.warning("the table %s is open again: its source has changed", table.name)
             return True
-        self._say_seldom(_STILL_CLOSED, table)
+        self._say_seldom(_STILL_CLOSED, table.name)
         return False
 
     def state(self, table: Table) -> str:
@@ -105,7 +107,11 @@ class Closing:
         """The source could not be reached, before or while rows were read."""
         if away.unread:
             self.tables.take_back(plan_id)
-        self._say_seldom(_AWAY, table)
+        if away.private:
+            # A file that is not sound; what stands there names the file and the line, and no value.
+            self._say_seldom(_UNSOUND, table.name, escaped(away.private))
+        else:
+            self._say_seldom(_AWAY, table.name)
         return Failed(plan_id)
 
     def _close(self, table: Table, state: str) -> None:
@@ -114,9 +120,9 @@ class Closing:
         log.error("the table %s is closed: a question could not read it to the end", table.name)
         self._said[_STILL_CLOSED % table.name] = self.now_seconds()
 
-    def _say_seldom(self, text: str, table: Table) -> None:
+    def _say_seldom(self, text: str, *words: str) -> None:
         """A line in the log, and not the same one again for an hour."""
-        line, now = text % table.name, self.now_seconds()
+        line, now = text % words, self.now_seconds()
         if now - self._said.get(line, -REMINDER_SECONDS) >= REMINDER_SECONDS:
             self._said[line] = now
             log.warning("%s", line)

@@ -13,7 +13,7 @@ text belongs in Parquet.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import duckdb
@@ -34,12 +34,12 @@ from site_agent.sources.file_layouts import (
     check_types,
     csv_layout,
     existing,
-    literal_path,
     merged,
     parquet_layout,
     relation_layout,
     typed_rows,
 )
+from site_agent.sources.file_readers import literal_path
 from site_agent.sources.refusals import refused_file
 from site_agent.sources.typed_columns import is_whole_key
 from site_agent.statements.records import TypedRows, columns_needed
@@ -111,7 +111,7 @@ class DuckdbFiles:
         form = every_column(table)
         layouts = self._layouts(form)
         whole = is_whole_key({layout.columns[table.unit_key][1] for layout in layouts})
-        with self._connection([path for layout in layouts for path in layout.paths]) as connection:
+        with self._reading(layouts) as connection:
             rows, at_once = TypedRows(typed_rows(form, layouts)), share_rows_of(table, self._limits)
             yield from duckdb_batches(connection, rows, table, whole_keys=whole, share_rows=at_once)
 
@@ -126,7 +126,7 @@ class DuckdbFiles:
         try:
             layouts = self._layouts(form)
             query = typed_rows(form, layouts)
-            with self._connection([path for layout in layouts for path in layout.paths]) as connection:
+            with self._reading(layouts) as connection:
                 keys = _keys(connection, form, layouts, query)
                 return answer(DuckdbTallies(connection, TypedRows(query), keys, self._key, self._limits.records), form)
         except (duckdb.Error, OSError, MemoryError, RuntimeError, ValueError, SchemaRefused):
@@ -144,25 +144,32 @@ class DuckdbFiles:
         paths = existing(files, table)
         wanted = (form.table.unit_key, *(column.name for column in columns_needed(form)))
         if files.relation is not None:
-            with self._connection(paths) as connection:
-                relation = relation_layout(connection, form, files, paths)
+            relation = relation_layout(self._connection, form, files, paths, self._limits)
             check_types(form, relation)
             return (relation,)
         if files.format == "csv":
-            found = [csv_layout(path, table, wanted) for path in paths]
+            found = [csv_layout(path, table, wanted, self._limits) for path in paths]
         else:
             with self._connection(paths) as connection:
-                found = [parquet_layout(connection, path, table, wanted) for path in paths]
+                found = [parquet_layout(connection, path, form, wanted, self._limits) for path in paths]
             for layout in found:
                 check_types(form, layout)
         return merged(found)
 
-    def _connection(self, paths: list[str]) -> duckdb.DuckDBPyConnection:
+    def _reading(self, layouts: Sequence[Layout]) -> duckdb.DuckDBPyConnection:
+        """A connection that can read these; they must be held meanwhile, and their copies with them."""
+        held = sum(copy.held_bytes for layout in layouts for copy in layout.copies)
+        return self._connection([path for layout in layouts for path in layout.opened], held_bytes=held)
+
+    def _connection(self, paths: Sequence[str], *, held_bytes: int = 0) -> duckdb.DuckDBPyConnection:
         """A connection that can open `paths`; the database behind it is kept while they stay the same."""
         wanted = tuple(sorted(paths))
         with self._opening:
             if self._opened is None or self._opened[0] != wanted:
-                self._opened = wanted, locked_database([*wanted, *map(literal_path, wanted)], self._limits)
+                self._opened = (
+                    wanted,
+                    locked_database([*wanted, *map(literal_path, wanted)], self._limits, held_bytes=held_bytes),
+                )
             return self._opened[1].cursor()
 
 

@@ -28,13 +28,21 @@ _SETTINGS: Mapping[str, str] = {
 }
 
 
-def locked_database(allowed: Sequence[str], limits: Limits) -> duckdb.DuckDBPyConnection:
-    """An empty database in memory that may open the paths in `allowed`; nothing can be set any more."""
+def locked_database(
+    allowed: Sequence[str], limits: Limits, *, held_bytes: int = 0, whole_files: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """An empty database in memory that may open the paths in `allowed`; nothing can be set any more.
+
+    `held_bytes` of its memory are taken by something else. With `whole_files` no part of a file is left out because
+    of what the file says about itself.
+    """
     settings: dict[str, str | bool | int | float | list[str]] = {
         **_SETTINGS,
         "threads": limits.database_threads,
-        "memory_limit": f"{limits.database_kibibytes}KiB",
+        "memory_limit": f"{max(limits.database_kibibytes - held_bytes // 1024, 1)}KiB",
     }
+    if whole_files:
+        settings["disabled_optimizers"] = "type_pushdown,statistics_propagation"
     connection = duckdb.connect(":memory:", config=settings)
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute("SET GLOBAL allowed_paths = $1", [list(allowed)])

@@ -18,7 +18,9 @@ from wardround.federation.study import Column, ColumnType
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _INTEGERS = frozenset({*_WHOLE, "HUGEINT", "UHUGEINT"})
 _FLOATS = frozenset({"FLOAT", "DOUBLE"})
-_DAYS = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"})
+_NANOSECONDS_UTC = "TIMESTAMPTZ_NS"
+_TIMES = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", _NANOSECONDS_UTC)
+_DAYS = frozenset({"DATE", *_TIMES})
 _NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
 _TRUE = ("true", "t", "yes", "y", "1", "1.0")
 _FALSE = ("false", "f", "no", "n", "0", "0.0")
@@ -113,6 +115,9 @@ def _from_stored(value: exp.Expression, column: Column, stored: str) -> exp.Expr
             return _boolean(_tried(value, TEXT), ("1", "1.0"), ("0", "0.0", "-0.0"))
         case ColumnType.DATE if stored == NOTHING:
             return _tried(value, "DATE")
+        case ColumnType.DATE if stored == _NANOSECONDS_UTC:
+            # Nothing tells its infinities from other times; as microseconds they are such.
+            return _from_stored(_tried(value, "TIMESTAMPTZ"), column, "TIMESTAMP WITH TIME ZONE")
         case ColumnType.DATE:
             # The cast would turn an infinite timestamp into a finite day.
             return _finite(_when(_is_finite(value), _tried(value, "DATE")))

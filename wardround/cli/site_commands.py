@@ -52,7 +52,7 @@ def check(folder: Folder, as_json: AsJson = False) -> None:
     """Say what works and what does not: address, proxy, certificate, clock, tables, permissions."""
     from site_agent.check import check_site
 
-    findings = check_site(folder)
+    findings = check_site(folder, report=lambda text: note(f"wardround: {text}"))
     if as_json:
         print_document({"findings": [f.document() for f in findings], "ok": all(f.ok for f in findings)})
     else:
