@@ -214,7 +214,6 @@ SOURCES = {
     "SQLite, out of time": Failing(sqlite_that_takes_too_long),
     "DuckDB, a function that raises": Failing(duckdb_that_raises),
     "DuckDB, a damaged block": Failing(duckdb_with_a_damaged_block),
-    "Parquet, a damaged page": Failing(parquet_with_a_damaged_page),
     "PostgreSQL, a division by zero": Failing(postgresql_that_divides_by_zero, sees_changes=False),
     "PostgreSQL, out of time": Failing(postgresql_that_takes_too_long, sees_changes=False),
 }

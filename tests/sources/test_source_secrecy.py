@@ -16,7 +16,7 @@ from site_agent.dataset import Dataset, TableFiles, TableSource, open_dataset
 from site_agent.sources.duckdb_files import DuckdbFiles
 from site_agent.sources.duckdb_locked import Limits
 from tests.sources.tables import ARROW, KEY, Row, form, random_rows, study, totals, write_csv, write_parquet
-from wardround.federation.errors import FederationError, SourceFailed
+from wardround.federation.errors import FederationError, SourceAway, SourceFailed
 from wardround.federation.expressions import And, Comparison, Operator, Within
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.shape import Shape
@@ -115,7 +115,7 @@ def test_no_fault_tells_what_a_row_holds(
     limits = Limits(threads=2, memory_mebibytes=memory)
     source = DuckdbFiles({"visits": TableFiles(kind, str(path))}, key=KEY, limits=limits)
     errors = [error for step in (source.check, source.bounded) if (error := raised(step)) is not None]
-    assert isinstance(errors[-1], SourceFailed)
+    assert isinstance(errors[-1], SourceFailed | SourceAway)
     assert errors[-1].__context__ is None
     assert CANARY not in "".join(map(told, errors))
     captured = capfd.readouterr()

@@ -1,0 +1,245 @@
+"""One table in every kind of source, with one value that cannot be read, made below the checks of any writer.
+
+The other world is the same table with nothing in that place. `told` is everything that twelve cohorts are told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.learning.steps import take
+from tests.learning.plain_steps import LAW, SCALE
+from tests.sources.postgresql_cluster import cluster
+from tests.sources.tables import KEY
+from wardround.federation.expressions import Comparison, Expression, IsNull, Not, Operator
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.shape import shape
+from wardround.federation.step_form import step_form
+from wardround.federation.study_file import parse_study
+from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.privacy.law import Mechanism
+from wardround.simulation.noise import ZeroNoise
+
+STUDY = parse_study("""\
+name = "trial"
+unit = "patient"
+[budget]
+epsilon = 3.0
+delta = 1e-6
+[tables.visits]
+unit_key = "patient_id"
+max_rows_per_unit = 2
+max_groups_per_unit = 2
+[tables.visits.columns]
+age = { type = "integer", lower = 0, upper = 110 }
+sbp = { type = "number", lower = 80, upper = 200, step = 0.1 }
+dx = { type = "category", values = ["E11", "M?ller", "Mller"] }
+note = { type = "category" }
+seen = { type = "date" }
+""")
+NAMES = ("patient_id", "age", "sbp", "dx", "note", "seen")
+PATIENTS = 40
+Cell = str | int | float | bytes | None
+Table = dict[str, list[Cell]]
+
+
+def rows() -> Table:
+    """Forty patients, two rows each."""
+    day = datetime.date(2024, 1, 1)
+    places = range(2 * PATIENTS)
+    return {
+        "patient_id": [f"p{place % PATIENTS}" for place in places],
+        "age": [20 + place for place in places],
+        "sbp": [90.0 + place for place in places],
+        "dx": [("E11", "M?ller", "Mller")[place % 3] for place in places],
+        "note": [("x", "y", "M?ller")[place % 3] for place in places],
+        "seen": [(day + datetime.timedelta(days=place)).isoformat() for place in places],
+    }
+
+
+# --- Questions --------------------------------------------------------------------------------------------
+
+_COUNT = Aggregate(Statistic.COUNT)
+
+
+def _at(column: str, operator: Operator, value: float | str) -> Expression:
+    return Comparison(column, operator, value)
+
+
+QUESTIONS: tuple[Query, ...] = (
+    Query("visits", (_COUNT,)),
+    Query("visits", (Aggregate(Statistic.COUNT, "patient_id"),), _at("age", Operator.EQUAL, 57)),
+    Query("visits", (_COUNT,), _at("age", Operator.LESS, 57)),
+    Query("visits", (_COUNT,), _at("dx", Operator.EQUAL, "M?ller")),
+    Query("visits", (_COUNT,), _at("dx", Operator.EQUAL, "Mller"), (Grouping("dx"),)),
+    Query("visits", (_COUNT,), None, (Grouping("dx"),)),
+    Query("visits", (_COUNT,), _at("seen", Operator.GREATER_OR_EQUAL, "2024-02-01")),
+    Query("visits", (_COUNT,), IsNull("dx")),
+    Query("visits", (Aggregate(Statistic.MEAN, "sbp"),), _at("seen", Operator.LESS, "2024-03-01")),
+    Query("visits", (Aggregate(Statistic.SUM, "age"), Aggregate(Statistic.VARIANCE, "sbp")), IsNull("note")),
+)
+FORMS = tuple(shape(query, STUDY, Mechanism.DISCRETE_GAUSSIAN) for query in QUESTIONS)
+OPEN = shape(
+    Query("visits", (Aggregate(Statistic.KEYS, "note"),), _at("age", Operator.GREATER, 30)),
+    STUDY,
+    Mechanism.DISCRETE_GAUSSIAN,
+)
+LEARNING = step_form(
+    Step(
+        Training(
+            Model(ModelKind.LINEAR, "visits", "sbp", ("age", "dx"), Not(IsNull("seen"))),
+            (Stage(StageKind.MOMENTS, SCALE, 3),),
+            Fraction(1, 4),
+        ),
+        0,
+        0,
+    ),
+    STUDY,
+)
+
+
+def told(source: Dataset) -> list[object]:
+    """All twelve answers before noise; whatever fails, fails here."""
+    found: list[object] = []
+    for form in FORMS:
+        source.check(form)
+        found.append([part.total.tolist() for part in source.bounded(form)])
+    source.check(OPEN)
+    found.append(dict(sorted(source.keys(OPEN).items())))
+    source.check_step(LEARNING)
+    found.append(take(LEARNING, source.examples(LEARNING), LAW, ZeroNoise()).tolist())
+    return found
+
+
+# --- Sources ----------------------------------------------------------------------------------------------
+
+
+def _opened(path: Path) -> Dataset:
+    return open_dataset({"visits": TableSource(str(path))}, folder=path.parent, key=KEY)
+
+
+def csv_file(folder: Path, table: Table) -> Dataset:
+    def written(cell: Cell) -> bytes:
+        return cell if isinstance(cell, bytes) else b"" if cell is None else str(cell).encode()
+
+    lines = [b",".join(written(cell) for cell in line) for line in zip(*table.values(), strict=True)]
+    path = folder / "visits.csv"
+    path.write_bytes(b"\n".join([",".join(table).encode(), *lines, b""]))
+    return _opened(path)
+
+
+def texts(cells: list[Cell]) -> pa.Array:
+    """Text that nobody has looked at."""
+    found = pa.array([cell.encode() if isinstance(cell, str) else cell for cell in cells], pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(found), found.buffers(), found.null_count)
+
+
+def milliseconds(cells: list[Cell]) -> pa.Array:
+    """Days as text, and anything else as the number of milliseconds that it is."""
+    day = datetime.date(1970, 1, 1)
+    numbers = [
+        (datetime.date.fromisoformat(cell) - day).days * 86_400_000 if isinstance(cell, str) else cell for cell in cells
+    ]
+    return pa.array(numbers, pa.int64()).view(pa.timestamp("ms"))
+
+
+def parquet_file(folder: Path, table: Table, **options: object) -> Dataset:
+    arrays = {name: texts(table[name]) for name in ("patient_id", "dx", "note")}
+    arrays |= {"age": pa.array(table["age"], pa.int64()), "sbp": pa.array(table["sbp"], pa.float64())}
+    pq.write_table(
+        pa.table({**arrays, "seen": milliseconds(table["seen"])}),
+        folder / "visits.parquet",
+        row_group_size=16,
+        **options,
+    )
+    return _opened(folder / "visits.parquet")
+
+
+def plain_parquet(folder: Path, table: Table) -> Dataset:
+    return parquet_file(folder, table, use_dictionary=False, write_statistics=False)
+
+
+def selected_parquet(folder: Path, table: Table) -> Dataset:
+    """The hospital's own SELECT over the file."""
+    parquet_file(folder, table)
+    source = TableSource(str(folder / "visits.parquet"), "SELECT * FROM this")
+    return open_dataset({"visits": source}, folder=folder, key=KEY)
+
+
+def sqlite_file(folder: Path, table: Table) -> Dataset:
+    with contextlib.closing(sqlite3.connect(folder / "visits.sqlite")) as connection, connection:
+        connection.execute("DROP TABLE IF EXISTS visits")
+        connection.execute(f"CREATE TABLE visits ({', '.join(NAMES)})")
+        for line in zip(*(table[name] for name in NAMES), strict=True):
+            places = ", ".join("CAST(? AS TEXT)" if isinstance(cell, bytes) else "?" for cell in line)
+            connection.execute(f"INSERT INTO visits VALUES ({places})", line)
+    return _opened(folder / "visits.sqlite")
+
+
+def duckdb_file(folder: Path, table: Table) -> Dataset:
+    (folder / "visits.duckdb").unlink(missing_ok=True)
+    with duckdb.connect(str(folder / "visits.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE visits (patient_id TEXT, age BIGINT, sbp DOUBLE, dx TEXT, note TEXT, seen TIMESTAMP)"
+        )
+        for line in zip(*(table[name] for name in NAMES), strict=True):
+            connection.execute(
+                f"INSERT INTO visits VALUES (?, ?, ?, ?, ?, {'make_timestamp(?)' if type(line[5]) is int else '?'})",
+                line,
+            )
+    return _opened(folder / "visits.duckdb")
+
+
+def postgresql_table(folder: Path, table: Table) -> Dataset:
+    types = "patient_id text, age numeric, sbp numeric, dx text, note text, seen date"
+    cluster().run("DROP TABLE IF EXISTS poisoned", f"CREATE TABLE poisoned ({types})")
+    for line in zip(*(table[name] for name in NAMES), strict=True):
+        cells = ", ".join("NULL" if cell is None else "'" + str(cell).replace("'", "''") + "'" for cell in line)
+        cluster().run(f"INSERT INTO poisoned VALUES ({cells})")
+    cluster().run("GRANT SELECT ON poisoned TO reader")
+    source = TableSource(cluster().address("reader"), "poisoned")
+    return open_dataset({"visits": source}, folder=folder, key=KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A source, and what may be put into each of its columns that is no value there."""
+
+    opened: Callable[[Path, Table], Dataset]
+    poisons: Mapping[str, tuple[Cell, ...]]
+
+
+_NO_TEXT = (b"M\xfcller", b"\xff", b"\xc3", b"\xed\xa0\x80", b"E11\xf4\x90\x80\x80")
+_TEXTS: Mapping[str, tuple[Cell, ...]] = dict.fromkeys(("patient_id", "dx", "note"), _NO_TEXT)
+_NO_MILLISECOND = (2**62, -(2**62), 2**63 - 1, -(2**63), -9_223_372_036_854_775)
+_PARQUET = {**_TEXTS, "seen": _NO_MILLISECOND}
+KINDS: Mapping[str, Kind] = {
+    "csv": Kind(csv_file, {**_TEXTS, "age": (b"4\xff", "1e400", "nan"), "seen": (b"\xff", "infinity", "2024-02-30")}),
+    "parquet": Kind(parquet_file, _PARQUET),
+    "parquet, plain": Kind(plain_parquet, _PARQUET),
+    "parquet, a SELECT": Kind(selected_parquet, _PARQUET),
+    "sqlite": Kind(sqlite_file, {"age": (b"\xff", float("inf"), "x"), "seen": (b"\xff", "infinity")}),
+    "duckdb": Kind(duckdb_file, {"sbp": (float("nan"), float("-inf")), "seen": ("infinity", "-infinity")}),
+    "postgresql": Kind(
+        postgresql_table,
+        {"sbp": ("NaN", "Infinity"), "age": ("NaN", "-Infinity", "1e300"), "seen": ("infinity", "-infinity")},
+    ),
+}
+
+
+def worlds(kind: Kind, column: str, poison: Cell, place: int) -> tuple[Table, Table]:
+    """The table with the poison in one row, and with nothing there."""
+    with_it, without = rows(), rows()
+    with_it[column][place], without[column][place] = poison, None
+    return with_it, without

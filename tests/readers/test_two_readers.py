@@ -1,0 +1,125 @@
+"""What decides speed never decides a value: both readers of a file hand out the same, and so does Python's own."""
+
+from __future__ import annotations
+
+import csv
+import decimal
+import io
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from site_agent.limits import Limits
+from site_agent.sources import csv_soundness, file_soundness
+from site_agent.sources.csv_soundness import csv_fault, is_utf8, mask_of, masked
+from site_agent.sources.duckdb_locked import locked_database
+from site_agent.sources.file_readers import csv_reader
+from site_agent.sources.thrift_compact import decoded, encoded
+
+SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
+LETTERS = some.sampled_from(["a", '"', '""', ",", ";", "\n", "\r\n", "\r", " ", "ü", "\x00", "\x1a", "'", "\\", "#"])
+FIELDS = some.lists(LETTERS, max_size=5).map("".join)
+
+
+@some.composite
+def csv_texts(draw: some.DrawFn) -> tuple[str, str]:
+    """A header and records, most of which are written as they should be."""
+    delimiter, end = draw(some.sampled_from(",;|\t")), draw(some.sampled_from(["\n", "\r\n", "\r"]))
+    lines = [f"h0{delimiter}h1"]
+    for fields in draw(some.lists(some.lists(FIELDS, min_size=1, max_size=3), max_size=6)):
+        style = draw(some.sampled_from(["quoted", "quoted", "plain", "plain", "as it is"]))
+        if style == "quoted":
+            fields = ['"' + field.replace('"', '""') + '"' for field in fields]  # noqa: PLW2901
+        elif style == "plain":
+            fields = ["".join(x for x in field if x not in f'"\r\n{delimiter}') for field in fields]  # noqa: PLW2901
+        lines.append(delimiter.join(fields))
+    return end.join(lines) + draw(some.sampled_from(["", end])), delimiter
+
+
+@SAME_FOLDER
+@given(written=csv_texts())
+def test_what_passes_as_csv_is_read_as_python_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(csv_soundness, "_CHUNK_BYTES", 7)
+    text, delimiter = written
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode())
+    if csv_fault(path, delimiter):
+        return
+    records = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))[1:]
+    expected = [tuple(field or None for field in record[:2]) for record in records if len(record) >= 2]
+    with locked_database([str(path)], Limits(threads=1)) as connection:
+        statement = csv_reader((str(path),), delimiter, 2).sql(dialect="duckdb")
+        found = connection.execute(f"SELECT * FROM {statement}").fetchall()
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+@SAME_FOLDER
+@given(content=some.binary(max_size=60))
+def test_masking_touches_nothing_but_what_is_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr(csv_soundness, "_CHUNK_BYTES", 7)
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    mask = mask_of(path)
+    copy = b"".join(masked(path, mask))
+    assert len(copy) == len(content)
+    assert copy.decode("utf-8")
+    assert (copy == content) is is_utf8(path)
+    assert all(new in (old, ord(mask)) for old, new in zip(content, copy, strict=True))
+
+
+COLUMNS = {
+    "text": (pa.string(), some.text(some.characters(exclude_categories=("Cs",)), max_size=20)),
+    "ms": (pa.timestamp("ms"), some.integers(-9_223_372_022_400_000, 9_223_372_036_854_775)),
+    "zone": (pa.timestamp("ms", "UTC"), some.integers(-9_223_372_022_400_000, 9_223_372_036_854_775)),
+    "us": (pa.timestamp("us"), some.integers(-9_223_372_022_400_000_000, 2**63 - 2)),
+    "ns": (pa.timestamp("ns", "UTC"), some.integers(-(2**63) + 2, 2**63 - 2)),
+    "time": (pa.time32("ms"), some.integers(0, 86_399_999)),
+    "nanos": (pa.time64("ns"), some.integers(0, 86_399_999_999_999)),
+    "small": (pa.decimal128(4, 2), some.decimals(-99, 99, places=2)),
+    "wide": (pa.decimal128(38, 38), some.integers(-(10**38) + 1, 10**38 - 1).map(
+        lambda digits: decimal.Decimal(digits).scaleb(-38, decimal.Context(prec=60)))),
+    "whole": (pa.decimal128(20, 0), some.integers(-(10**20) + 1, 10**20 - 1).map(decimal.Decimal)),
+    "day": (pa.date32(), some.integers(-(2**31), 2**31 - 1)),
+}  # fmt: skip
+
+
+@settings(SAME_FOLDER, max_examples=40)
+@given(draw=some.data())
+def test_both_readers_of_parquet_hand_out_the_same(tmp_path: Path, draw: some.DataObject) -> None:
+    size = draw.draw(some.integers(0, 30))
+    arrays = {
+        name: pa.array(draw.draw(some.lists(some.none() | values, min_size=size, max_size=size)), kind)
+        for name, (kind, values) in COLUMNS.items()
+    }
+    path = str(tmp_path / "a.parquet")
+    options = {"use_dictionary": draw.draw(some.booleans()), "row_group_size": draw.draw(some.sampled_from([3, 100]))}
+    pq.write_table(pa.table(arrays), path, compression=draw.draw(some.sampled_from(["none", "zstd"])), **options)
+    assert not file_soundness._parquet(path, None, Limits()).rows, "it is clean"
+    listed = ", ".join(f'"{name}"::VARCHAR' for name in COLUMNS)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        described = connection.execute(f"DESCRIBE FROM read_parquet('{path}')").fetchall()
+        bared = file_soundness._bared(path, {line[0]: line[1] for line in described}, Limits())
+        assert bared.rows is not None
+        rows = bared.rows.sql(dialect="duckdb")
+        assert [line[:2] for line in connection.execute(f"DESCRIBE {rows}").fetchall()] == [x[:2] for x in described]
+        mine = connection.execute(f"SELECT {listed} FROM ({rows})").fetchall()
+        assert mine == connection.execute(f"SELECT {listed} FROM read_parquet('{path}')").fetchall()
+
+
+@given(content=some.binary(max_size=200))
+def test_whatever_a_footer_holds_is_a_tree_or_a_fault(content: bytes) -> None:
+    try:
+        tree = decoded(content)
+    except ValueError:
+        return
+    assert decoded(encoded(tree)) == tree
