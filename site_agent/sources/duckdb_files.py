@@ -4,10 +4,10 @@ What the driver says stays here: its errors quote rows, so after the charge ever
 fixed sentence of `SourceFailed`, raised where no driver error is in flight to be chained to it. Nothing
 is spilled to disk: a query that does not fit into memory fails instead of leaving rows in a temporary file.
 
-CSV is read as RFC 4180 text in UTF-8, by one thread, because several guess where a record begins. A record
-with too few fields, broken text or more than two million bytes is left out; surplus fields are ignored. A
-quotation mark that is opened and never closed hides the records after it: a table that may hold such
-text belongs in Parquet.
+Each version of a file is looked at once, before any question (`file_soundness`). What is not of its format is away
+until it is mended; what cannot be read in it is absent. CSV is read as RFC 4180 text in UTF-8, by one thread, because
+several guess where a record begins. A record with too few fields or more than two million bytes is left out; surplus
+fields are ignored.
 """
 
 from __future__ import annotations
