@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from site_agent.check import check_site
 from site_agent.dataset import Tables, TableSource, open_dataset
 from tests.closing.failing_sources import COHORTS, KEY, asking, parquet_with_a_damaged_page
 from tests.closing.watched_site import WatchedSite
+from tests.roles.enrolled import found, hospital
 from wardround.federation.task import Failed, Released
 
 Break = Callable[[bytes], bytes]
@@ -97,3 +99,15 @@ def test_a_page_that_cannot_be_read_is_refused_for_all_cohorts(
     refused_alike(site, caplog)
     assert "canary" not in caplog.text
     site.ledger.close()
+
+
+def test_site_check_names_the_file_and_the_line_and_no_value(tmp_path: Path) -> None:
+    site = hospital(found(tmp_path / "consortium"))
+    path = site.path / "visits.csv"
+    path.write_text('patient_id,age,sbp,code\n1,50,120,a\n2,51,121,"canary\n', encoding="utf-8")
+    reported: list[str] = []
+    findings = {each.subject: each for each in check_site(site.path, report=reported.append)}
+    assert not findings["table visits"].ok
+    assert findings["table visits"].text.endswith(f"{path}: the quotation mark in line 3 is never closed")
+    assert "canary" not in repr(findings)
+    assert reported == ["reading the files of visits once, to see that they are sound"]
