@@ -13,6 +13,7 @@ import pytest
 
 from site_agent.check import check_site
 from site_agent.dataset import Tables, TableSource, open_dataset
+from site_agent.sources.thrift_compact import BINARY, decoded, encoded
 from tests.closing.failing_sources import COHORTS, KEY, asking, parquet_with_a_damaged_page
 from tests.closing.watched_site import WatchedSite
 from tests.roles.enrolled import found, hospital
@@ -111,3 +112,17 @@ def test_site_check_names_the_file_and_the_line_and_no_value(tmp_path: Path) -> 
     assert findings["table visits"].text.endswith(f"{path}: the quotation mark in line 3 is never closed")
     assert "canary" not in repr(findings)
     assert reported == ["reading the files of visits once, to see that they are sound"]
+
+
+def test_statistics_that_cannot_be_read_decide_nothing(tmp_path: Path) -> None:
+    def spoiled(content: bytes) -> bytes:
+        begin = _footer(content)
+        tree = decoded(content[begin:-8])
+        for group in tree[4][1].values:  # type: ignore[union-attr]
+            group[1][1].values[1][3][1][12][1].update({5: (BINARY, b"abc"), 6: (BINARY, b"abc")})  # type: ignore[index,union-attr]
+        footer = encoded(tree)
+        return content[:begin] + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+    site = WatchedSite(tmp_path, written(tmp_path, "parquet", spoiled))
+    assert {type(site.ask(asking(cohort))) for cohort in COHORTS} == {Released}
+    site.ledger.close()
