@@ -15,6 +15,7 @@ from coordinator.ledger import Ledger
 from wardround.federation.answer import Estimate, Loss
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger import chain
+from wardround.federation.no_estimate import NoEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class StoredAnswer:
     overlap: int
     composition: str
     noiseless: bool
+    left_out: tuple[str, ...] = ()
 
 
 def keep_answer(ledger: Ledger, plan_id: str, answer: StoredAnswer) -> None:
@@ -54,7 +56,7 @@ def answer_text(connection: sqlite3.Connection, plan_id: str) -> str | None:
 
 
 def _encode(answer: StoredAnswer) -> str:
-    document = {
+    document: dict[str, object] = {
         "answered": answer.outcome.answered,
         "refused": answer.outcome.refused,
         "missing": answer.outcome.missing,
@@ -63,13 +65,28 @@ def _encode(answer: StoredAnswer) -> str:
         "overlap": answer.overlap,
         "composition": answer.composition,
         "noiseless": answer.noiseless,
-        "estimates": [
-            [e.statistic, e.column, e.group, e.value, e.standard_error, e.interval, e.confidence, e.term, e.sampling]
-            for e in answer.estimates
-        ],
+        "estimates": [_line(estimate) for estimate in answer.estimates],
     }
+    if answer.left_out:
+        document["left_out"] = answer.left_out
     # Public group keys are texts, whole numbers and truth values only; a float is written so that it comes back.
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _line(e: Estimate) -> list[object]:
+    """An estimate as a list; the reason stands at its end where there is one, as answers of before have none."""
+    line: list[object] = [
+        e.statistic,
+        e.column,
+        e.group,
+        e.value,
+        e.standard_error,
+        e.interval,
+        e.confidence,
+        e.term,
+        e.sampling,
+    ]
+    return line if e.reason is None else [*line, e.reason.value]
 
 
 def decode_answer(text: str) -> StoredAnswer:
@@ -92,8 +109,11 @@ def decode_answer(text: str) -> StoredAnswer:
                 confidence,
                 term,
                 sampling,
+                NoEstimate(reason[0]) if reason else None,
             )
-            for statistic, column, group, value, error, interval, confidence, term, sampling in document["estimates"]
+            for statistic, column, group, value, error, interval, confidence, term, sampling, *reason in document[
+                "estimates"
+            ]
         )
         return StoredAnswer(
             outcome=outcome,
@@ -103,6 +123,7 @@ def decode_answer(text: str) -> StoredAnswer:
             overlap=document["overlap"],
             composition=document["composition"],
             noiseless=document["noiseless"],
+            left_out=tuple(document.get("left_out", ())),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         raise LedgerCorrupt(private="a stored answer cannot be read") from None

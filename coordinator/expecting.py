@@ -80,12 +80,14 @@ def _errors(form: Shape, part: Part, noise: Noise, *, patients: int) -> Iterator
     total = Total(alone, dataclasses.replace(part, groups=1), numbers, noise, key="")
     estimates = list(estimates_of(total))
     for place, aggregate in enumerate(part.aggregates):
-        shown = _TYPICAL.get(aggregate.statistic)
-        yield (
-            aggregate,
-            _chosen(aggregate, estimates, place).standard_error,
-            note if shown is None else f"{note}: {shown}",
-        )
+        shown, chosen = _TYPICAL.get(aggregate.statistic), _chosen(aggregate, estimates, place)
+        about = note if shown is None else f"{note}: {shown}"
+        if chosen.standard_error is None:
+            # All that is possible then, and a word that it will hardly be more.
+            low, high = chosen.interval
+            yield aggregate, (high - low) / 2, f"{about}; there will hardly be an estimate"
+        else:
+            yield aggregate, chosen.standard_error, about
 
 
 def _chosen(aggregate: Aggregate, estimates: list[Estimate], place: int) -> Estimate:
@@ -93,7 +95,7 @@ def _chosen(aggregate: Aggregate, estimates: list[Estimate], place: int) -> Esti
     match aggregate.statistic:
         case Statistic.SURVIVAL:
             curve = [estimate for estimate in estimates if estimate.term != "median"]
-            return min(curve, key=lambda estimate: abs(estimate.value - 0.5))
+            return min(curve, key=lambda estimate: math.inf if estimate.value is None else abs(estimate.value - 0.5))
         case Statistic.CORRELATION | Statistic.REGRESSION:
             return estimates[0]
         case _:

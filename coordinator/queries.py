@@ -274,6 +274,7 @@ def _told(plan: Plan, stored: StoredAnswer, now: Balances, study: Study, *, delt
             composition=stored.composition,
             delta=delta,
         ),
+        left_out=stored.left_out,
     )
 
 

@@ -37,6 +37,7 @@ from wardround.federation.answer import (
 )
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.expressions import MAX_TEXT
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.plain_text import fault_in
 from wardround.federation.query import MAX_AGGREGATES, MAX_GROUP_COLUMNS, Query, Statistic
 from wardround.federation.shape import MAX_CELLS
@@ -60,6 +61,13 @@ _STATES = {
     SiteState.MISSING: pb.SITE_STATE_MISSING,
 }
 _STATES_BACK = {int(number): state for state, number in _STATES.items()}
+_REASONS = {
+    NoEstimate.TOO_FEW: pb.NO_ESTIMATE_TOO_FEW,
+    NoEstimate.NO_SPREAD: pb.NO_ESTIMATE_NO_SPREAD,
+    NoEstimate.PREDICTORS_ALIKE: pb.NO_ESTIMATE_PREDICTORS_ALIKE,
+    NoEstimate.NOBODY_LEFT: pb.NO_ESTIMATE_NOBODY_LEFT,
+}
+_REASONS_BACK = {int(number): reason for reason, number in _REASONS.items()}
 UNITS = {Unit.PATIENT: pb.UNIT_PATIENT, Unit.EVENT: pb.UNIT_EVENT}
 _UNITS_BACK = {int(number): unit for unit, number in UNITS.items()}
 
@@ -142,6 +150,7 @@ def answer_to_message(answer: Answer, estimates: Iterable[pb.Estimate]) -> pb.An
         missing=answer.missing,
         estimates=estimates,
         privacy=_privacy_to_message(answer.privacy),
+        left_out=answer.left_out,
     )
 
 
@@ -161,6 +170,7 @@ def answer_from_message(message: pb.Answer) -> Answer:
         missing=checks.names(message.missing, "the missing sites"),
         estimates=tuple(_estimate_from_message(estimate) for estimate in message.estimates),
         privacy=_privacy_from_message(message.privacy),
+        left_out=checks.names(message.left_out, "the sites that are left out"),
     )
 
 
@@ -171,13 +181,14 @@ def estimate_to_message(estimate: Estimate) -> pb.Estimate:
         statistic=STATISTICS[Statistic(estimate.statistic)],
         column=estimate.column,
         group=[pb.GroupKey(column=column, value=value_to_message(value)) for column, value in estimate.group],
-        value=estimate.value,
-        standard_error=estimate.standard_error,
+        value=lower / 2 + upper / 2 if estimate.value is None else estimate.value,
+        standard_error=upper / 2 - lower / 2 if estimate.standard_error is None else estimate.standard_error,
         lower=lower,
         upper=upper,
         confidence=estimate.confidence,
         term=estimate.term,
         sampling=estimate.sampling,
+        reason=pb.NO_ESTIMATE_UNSPECIFIED if estimate.reason is None else _REASONS[estimate.reason],
     )
 
 
@@ -185,16 +196,21 @@ def _estimate_from_message(message: pb.Estimate) -> Estimate:
     checks.require(len(message.group) <= MAX_GROUP_COLUMNS, "an estimate has too many group columns.")
     lower, upper = checks.finite(message.lower, "an interval"), checks.finite(message.upper, "an interval")
     checks.require(lower <= upper, "an interval is the wrong way round.")
+    value = checks.finite(message.value, "an estimate")
+    error = checks.finite(message.standard_error, "a standard error", lower=0.0)
+    silent = message.reason != pb.NO_ESTIMATE_UNSPECIFIED
+    reason = checks.member(_REASONS_BACK, message.reason, "the reason for no estimate") if silent else None
     return Estimate(
         statistic=statistic_from_number(message.statistic).value,
         column=column_name(message.column) if message.HasField("column") else None,
         group=tuple((column_name(key.column), value_from_message(key.value)) for key in message.group),
-        value=checks.finite(message.value, "an estimate"),
-        standard_error=checks.finite(message.standard_error, "a standard error", lower=0.0),
+        value=value if reason is None else None,
+        standard_error=error if reason is None else None,
         interval=(lower, upper),
         confidence=checks.finite(message.confidence, "a confidence", lower=0.0, upper=1.0),
         term=checks.foreign_text(message.term, "a term", longest=MAX_TEXT, shortest=0),
         sampling=message.sampling,
+        reason=reason,
     )
 
 

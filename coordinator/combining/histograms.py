@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from coordinator.combining.total import Total, estimate, number_text
+from coordinator.combining.total import Found, Total, estimate, number_text
 from wardround.federation.answer import Estimate
 from wardround.federation.shape import Part
 
@@ -22,7 +22,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
     for group, numbers in total.groups:
         for name, number in zip(names, numbers, strict=True):
             value = number * grid.numerator / grid.denominator
-            yield estimate(aggregate, group, value, error, (value - reach, value + reach), term=name)
+            yield estimate(aggregate, group, Found(value, error, (value - reach, value + reach)), term=name)
 
 
 def interval_terms(part: Part) -> list[str]:

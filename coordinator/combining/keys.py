@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from coordinator.combining.noise import NoiseSetting, noise_of
-from coordinator.combining.total import estimate
+from coordinator.combining.total import Found, estimate
 from wardround.federation.answer import Estimate
 from wardround.federation.plan import Plan
 from wardround.federation.release import Release
@@ -34,4 +34,5 @@ def shown_keys(plan: Plan, form: Shape, releases: Sequence[Release], *, setting:
         reach = noise.critical * error
         # Nobody's key is never shown: each of these sites has at least one unit that holds it.
         least = max(value - reach, float(sites))
-        yield estimate(aggregate, ((aggregate.column or "", key),), value, error, (least, max(value + reach, least)))
+        found = Found(value, error, (least, max(value + reach, least)))
+        yield estimate(aggregate, ((aggregate.column or "", key),), found)

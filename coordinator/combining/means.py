@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from coordinator.combining.noise import Noise
-from coordinator.combining.total import Total, estimate, number_text
+from coordinator.combining.total import Found, Total, Unknown, estimate, number_text
 from wardround.federation.answer import Estimate
+from wardround.federation.no_estimate import NoEstimate
 from wardround.privacy.uncertainty import mean_interval
 
 
@@ -17,7 +18,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
     quantiser = total.part.quantisers[0]
     for group, (above, below) in total.groups:
         lower, upper = quantiser.origin, quantiser.value(quantiser.high)
-        yield estimate(total.part.aggregates[0], group, *two_sided(above, below, lower, upper, total.noise))
+        yield estimate(total.part.aggregates[0], group, two_sided(above, below, lower, upper, total.noise))
 
 
 def shares(total: Total) -> Iterator[Estimate]:
@@ -25,27 +26,25 @@ def shares(total: Total) -> Iterator[Estimate]:
     aggregate = total.part.aggregates[0]
     for group, (below, above) in total.groups:
         found = two_sided(below, above, Fraction(0), Fraction(1), total.noise)
-        yield estimate(aggregate, group, *found, term=number_text(aggregate.level or 0.0))
+        yield estimate(aggregate, group, found, term=number_text(aggregate.level or 0.0))
 
 
-def two_sided(
-    above: int, below: int, lower: Fraction, upper: Fraction, noise: Noise
-) -> tuple[float, float, tuple[float, float]]:
+def two_sided(above: int, below: int, lower: Fraction, upper: Fraction, noise: Noise) -> Found | Unknown:
     """Value, error and interval of L + w·A/(A + B): A adds each record's distance from L, B its distance from U."""
     width = upper - lower
     low, high = float(lower), float(upper)
     records = above + below
-    if records <= 0:
-        # The noise has swallowed the group: nothing is known beyond the public bounds.
-        return float(lower + width / 2), (high - low) / 2, (low, high)
+    if records <= 0 or records <= noise.wide * math.sqrt(2.0) * noise.deviation:
+        # The noise may be all there is: nothing is known beyond the public bounds.
+        return Unknown(NoEstimate.TOO_FEW, (low, high))
     inside = min(max(above, 0), records)
     value = (lower.numerator * width.denominator * records + width.numerator * inside * lower.denominator) / (
         lower.denominator * width.denominator * records
     )
     if noise.deviation == 0.0:
-        return value, 0.0, (value, value)
+        return Found(value, 0.0, (value, value))
     share = inside / records
     error = float(width) * noise.deviation * math.hypot(share, 1.0 - share) / records
     ends = mean_interval(float(above), float(below), sd=noise.deviation, critical=noise.wide)
     # Nothing that stays inside the bounds spreads more than half of them, whatever the formula says.
-    return value, min(error, (high - low) / 2), (low + float(width) * ends[0], low + float(width) * ends[1])
+    return Found(value, min(error, (high - low) / 2), (low + float(width) * ends[0], low + float(width) * ends[1]))

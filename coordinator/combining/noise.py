@@ -12,7 +12,9 @@ from wardround.privacy.uncertainty import critical_value, sum_variance
 
 CONFIDENCE = 0.95
 _SMOOTH = Fraction(2**20)
-NORMAL = NormalDist().inv_cdf(0.5 * (1.0 + CONFIDENCE))
+_UNIT = NormalDist()
+NORMAL = _UNIT.inv_cdf(0.5 * (1.0 + CONFIDENCE))
+_RAREST, _MOVED = 1e-3, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,20 @@ class Noise:
     def wide(self) -> float:
         """The critical value for combinations: between one coordinate's law and the normal, so the larger of both."""
         return max(self.critical, NORMAL)
+
+    def shown(self, *clearances: float) -> float:
+        """The critical value of a number that is only shown when others are clear of the noise, each by its clearance.
+
+        A clearance counts a number in its own deviations; `wide` of them are the least. Near it the noise has chosen
+        which numbers are shown, with about the chance that a number like this one passes. An interval that misses as
+        often among all of them as it may among those that are shown must be so much surer.
+        """
+        if self.deviation == 0.0:
+            return self.wide
+        # Those that are shown were moved upwards by it: what they really are clear by is a little less.
+        chance = math.prod(_UNIT.cdf(clearance - self.wide - _MOVED) for clearance in clearances)
+        surer = _UNIT.inv_cdf(1.0 - (1.0 - CONFIDENCE) * max(chance, _RAREST) / 2.0)
+        return self.wide * max(surer / NORMAL, 1.0)
 
     def passed(self, *, draws: int, chance: float) -> float:
         """How many of its own deviations a sum of `draws` such noises passes upwards with at most this chance."""

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from coordinator.combining.noise import NORMAL
-from coordinator.combining.total import Floats, Total, estimate
+from coordinator.combining.reaching import farthest
+from coordinator.combining.total import Floats, Found, Total, Unknown, of_column
 from wardround.federation.answer import Estimate
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.shape import PRODUCT_WEIGHT, SQUARE_WEIGHT, Part
 
 _EDGE, _LEAST = 1.0 - 1e-12, 1e-15
@@ -69,38 +71,29 @@ def correlations(total: Total) -> Iterator[Estimate]:
     names = aggregate.columns
     for group, numbers in total.groups:
         products = Products.of(total.part, numbers, total.noise.deviation)
-        raw, errors = _correlations(products, total.noise.wide)
+        raw, errors, clear = _correlations(products, total.noise.wide)
         shown = nearest_correlation(raw)
+        fewest = max(total.noise.wide * float(products.noise[0, 0]), _FEWEST)
         for i, j in itertools.combinations(range(len(names)), 2):
-            noise = errors[i, j]
-            if not math.isfinite(noise):
-                value, error, ends = 0.0, 1.0, (-1.0, 1.0)
+            if products.number <= fewest:
+                found: Found | Unknown = Unknown(NoEstimate.TOO_FEW, (-1.0, 1.0))
+            elif not math.isfinite(errors[i, j]):
+                found = Unknown(NoEstimate.NO_SPREAD, (-1.0, 1.0))
             else:
-                value = float(shown[i, j])
-                error, ends = _with_sampling(float(raw[i, j]), noise, products.number, total.noise.wide)
-            found = estimate(aggregate, group, value, error, ends, term=names[j], sampling=True)
-            yield _of_column(found, names[i])
+                reached = _reached(products, i, j, total.noise.shown(float(clear[i]), float(clear[j])))
+                error, ends = _with_sampling(float(raw[i, j]), errors[i, j], products.number, reached)
+                found = Found(float(shown[i, j]), error, ends)
+            yield of_column(aggregate, names[i], group, found, term=names[j], sampling=True)
 
 
-def _of_column(found: Estimate, column: str) -> Estimate:
-    return Estimate(
-        found.statistic,
-        column,
-        found.group,
-        found.value,
-        found.standard_error,
-        found.interval,
-        found.confidence,
-        found.term,
-        found.sampling,
-    )
+def _correlations(products: Products, critical: float) -> tuple[Floats, Floats, Floats]:
+    """The plain correlations, the noise of each, and how many deviations each column's variance is clear of 0.
 
-
-def _correlations(products: Products, critical: float) -> tuple[Floats, Floats]:
-    """The plain correlations and the noise of each; infinite where the noise may be all there is."""
+    The noise is infinite where it may be all there is.
+    """
     width, n, noise = len(products.sums) - 1, products.number, products.noise**2
     if n <= max(critical * math.sqrt(noise[0, 0]), 0.0):
-        return np.eye(width), np.full((width, width), math.inf)
+        return np.eye(width), np.full((width, width), math.inf), np.zeros(width)
     covariance, means = products.covariance(), products.sums[0, 1:] / n
     variances, second = np.diag(covariance), products.sums[1:, 1:] / n
     # The slopes of a variance, times n: 1 in its square, −2·mean in its sum, and this in the number.
@@ -118,17 +111,53 @@ def _correlations(products: Products, critical: float) -> tuple[Floats, Floats]:
     squared = noise[1:, 1:] / roots**2 + each + each.T + number**2 * noise[0, 0]
     found = np.clip(plain, -1.0, 1.0)
     np.fill_diagonal(found, 1.0)
-    return found, np.where(np.outer(sure, sure), np.sqrt(squared) / n, math.inf)
+    clear = variances / np.where(errors > 0.0, errors, _LEAST)
+    return found, np.where(np.outer(sure, sure), np.sqrt(squared) / n, math.inf), clear
 
 
-def _with_sampling(value: float, noise: float, number: float, critical: float) -> tuple[float, tuple[float, float]]:
+def _reached(products: Products, i: int, j: int, critical: float) -> tuple[float, float]:
+    """The least and the greatest correlation of two columns that the noise allows."""
+    if not products.noise.any():
+        found = _pair(_entries(products.sums, i, j))
+        value = 0.0 if found is None else min(max(found[0], -1.0), 1.0)
+        return value, value
+    at, deviations = _entries(products.sums, i, j), _entries(products.noise, i, j)
+    low, high = (farthest(_pair, at, deviations, critical=critical, upwards=up) for up in (False, True))
+    return -1.0 if low is None else min(max(low, -1.0), 1.0), 1.0 if high is None else max(min(high, 1.0), -1.0)
+
+
+def _entries(matrix: Floats, i: int, j: int) -> Floats:
+    first, second = i + 1, j + 1
+    pairs = ((0, 0), (0, first), (0, second), (first, first), (first, second), (second, second))
+    return np.array([matrix[pair] for pair in pairs])
+
+
+def _pair(entries: Floats) -> tuple[float, Floats] | None:
+    """The correlation of two columns and its slopes in n, their sums, squares and product."""
+    n, a, b, aa, ab, bb = (float(entry) for entry in entries)
+    if n <= 0.0:
+        return None
+    left, right = a / n, b / n
+    first, second, both = aa / n - left**2, bb / n - right**2, ab / n - left * right
+    if min(first, second) <= _LEAST:
+        return None
+    root = math.sqrt(first * second)
+    value = both / root
+    of_first = np.array([2.0 * left**2 - aa / n, -2.0 * left, 0.0, 1.0, 0.0, 0.0])
+    of_second = np.array([2.0 * right**2 - bb / n, 0.0, -2.0 * right, 0.0, 0.0, 1.0])
+    of_both = np.array([2.0 * left * right - ab / n, -right, -left, 0.0, 1.0, 0.0])
+    slopes: Floats = (of_both / root - value / 2.0 * (of_first / first + of_second / second)) / n
+    return value, slopes
+
+
+def _with_sampling(
+    value: float, noise: float, number: float, reached: tuple[float, float]
+) -> tuple[float, tuple[float, float]]:
     """The error and the interval: Fisher's for the sample, widened on each side by the noise."""
     error = math.hypot(noise, (1.0 - value * value) / math.sqrt(number))
-    if number <= _FEWEST:
-        return 1.0, (-1.0, 1.0)
     middle, reach = math.atanh(min(max(value, -_EDGE), _EDGE)), NORMAL / math.sqrt(number - 3.0)
-    below = math.hypot(value - math.tanh(middle - reach), critical * noise)
-    above = math.hypot(math.tanh(middle + reach) - value, critical * noise)
+    below = math.hypot(value - math.tanh(middle - reach), value - reached[0])
+    above = math.hypot(math.tanh(middle + reach) - value, reached[1] - value)
     return min(error, 1.0), (max(value - below, -1.0), min(value + above, 1.0))
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.combining.total import Floats, Total, estimate, number_text
+from coordinator.combining.total import Floats, Found, Total, Unknown, estimate, number_text
 from wardround.federation.answer import Estimate
 from wardround.federation.errors import InvariantBroken
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.quantising import Coding, Tree
 from wardround.federation.shape import Part, Shape
 from wardround.federation.study import ColumnType, Unit
@@ -35,6 +36,8 @@ def estimates(total: Total) -> Iterator[Estimate]:
     leaves = raw * float(part.grid)
     below = np.cumsum(leaves, axis=1)
     number = below[:, -1]
+    # All counts but those of the noise: a group that may be empty has no quantiles.
+    fewest = noise.wide * noise.deviation * float(part.grid) * math.sqrt(float(level_variance(tree, 0.0)[-1]))
     for aggregate in part.aggregates:
         level = aggregate.level or 0.5
         error = noise.deviation * float(part.grid) * np.sqrt(level_variance(tree, level))
@@ -43,8 +46,11 @@ def estimates(total: Total) -> Iterator[Estimate]:
         excess = (below - level * number[:, None] + slack)[:, : coding.codes]
         reach = noise.wide * error[: coding.codes]
         for group, line, count in zip(total.labels, excess, number, strict=True):
-            found = scale.found(line, reach, float(count), float(level), noise.wide)
-            yield estimate(aggregate, group, *found, term=number_text(level))
+            if count <= 0.0 or count <= fewest:
+                found: Found | Unknown = Unknown(NoEstimate.TOO_FEW, scale.bounds)
+            else:
+                found = scale.found(line, reach, float(count), float(level), noise.wide)
+            yield estimate(aggregate, group, found, term=number_text(level))
 
 
 def coded(part: Part) -> tuple[Coding, Tree]:
@@ -124,24 +130,25 @@ class Scale:
         edges = np.array([float(quantiser.value(end)) for end in ends])
         return cls(edges, on_edge, on_edge and column.type is ColumnType.INTEGER)
 
-    def found(
-        self, excess: Floats, reach: Floats, number: float, level: float, critical: float
-    ) -> tuple[float, float, tuple[float, float]]:
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The public bounds: where every quantile is."""
+        return float(self.edges[0]), float(self.edges[-1])
+
+    def found(self, excess: Floats, reach: Floats, number: float, level: float, critical: float) -> Found:
         """Value, error and interval of the place where `excess`, F(k) − level·N, leaves 0 behind.
 
         Counts rise, so the line is brought to rise first, which moves it no farther from the truth than the farthest
         of its points was. The interval then holds every leaf whose edges may lie on the two sides of the level.
         """
-        low, high = float(self.edges[0]), float(self.edges[-1])
-        if number <= 0.0:
-            return (low + high) / 2, (high - low) / 2, (low, high)
+        low, high = self.bounds
         rising = (np.maximum.accumulate(excess) + np.minimum.accumulate(excess[::-1])[::-1]) / 2
         start = -level * number
         place = _first(rising >= 0.0)
         value = float(self.edges[place]) if self.on_edge else self._crossing(rising, start)
         if not reach.any():
             leaf = (value, value) if self.sure else (float(self.edges[place]), float(self.edges[place + 1]))
-            return value, 0.0, leaf
+            return Found(value, 0.0, leaf)
         highest, lowest = rising + reach, rising - reach
         first = _first(highest >= 0.0)
         last = _last(np.concatenate(([True], lowest[:-1] < 0.0)))
@@ -151,7 +158,7 @@ class Scale:
         grain = (high - low) / (len(self.edges) - 1) / (2.0 if self.on_edge else math.sqrt(12.0))
         error = math.hypot(max(upper - lower, 0.0) / (2.0 * critical), grain)
         top = self.edges[last] if self.sure else self.edges[last + 1]
-        return value, min(error, (high - low) / 2), (float(self.edges[first]), float(top))
+        return Found(value, min(error, (high - low) / 2), (float(self.edges[first]), float(top)))
 
     def _crossing(self, rising: Floats, start: float) -> float:
         """Where a line, `start` at the first edge and then one number for each further edge, first reaches 0."""

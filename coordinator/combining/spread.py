@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator.combining.noise import Noise
-from coordinator.combining.total import Total, estimate
+from coordinator.combining.total import Found, Total, Unknown, estimate
 from wardround.federation.answer import Estimate
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.query import Statistic
 from wardround.privacy.uncertainty import ratio_interval
-
-_Found = tuple[float, float, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +32,21 @@ class Moments:
         """Whether there may be nobody at all."""
         return self.number <= 0.0 or self.number <= self.noise.wide * self.noise.deviation
 
-    def mean(self) -> _Found:
-        """The mean of y, its error and its interval, within [−1, 1]."""
-        if self.number <= 0.0:
-            return 0.0, 1.0, (-1.0, 1.0)
+    def mean(self) -> Found | Unknown:
+        """The mean of y, within [−1, 1]."""
+        if self.swallowed:
+            return Unknown(NoEstimate.TOO_FEW, (-1.0, 1.0))
         value = min(max(self.first / self.number, -1.0), 1.0)
         if self.noise.deviation == 0.0:
-            return value, 0.0, (value, value)
+            return Found(value, 0.0, (value, value))
         error = self.noise.deviation * math.hypot(1.0, value) / self.number
         ends = ratio_interval(self.first, self.number, sd=self.noise.deviation, critical=self.noise.wide, bound=1.0)
-        return value, min(error, 1.0), ends
+        return Found(value, min(error, 1.0), ends)
 
-    def variance(self) -> _Found:
-        """The variance of y, its error and its interval, within [0, 1]."""
+    def variance(self) -> Found | Unknown:
+        """The variance of y, within [0, 1]."""
         if self.swallowed:
-            return 0.5, 0.5, (0.0, 1.0)
+            return Unknown(NoEstimate.TOO_FEW, (0.0, 1.0))
         sd, n = self.noise.deviation, self.number
         mean = min(max(self.first / n, -1.0), 1.0)
         plain = self.second / n + 0.5 - mean * mean
@@ -55,9 +54,8 @@ class Moments:
         # The slopes of M₂ − M₁² in Σ(y² − ½), Σy and n.
         error = sd * math.sqrt(1.0 + 4.0 * mean**2 + (0.5 + mean**2 - plain) ** 2) / n
         if sd == 0.0:
-            return value, 0.0, (value, value)
-        lower, upper = self._ends(mean, plain)
-        return value, min(error, 0.5), (lower, upper)
+            return Found(value, 0.0, (value, value))
+        return Found(value, min(error, 0.5), self._ends(mean, plain))
 
     def _ends(self, mean: float, plain: float) -> tuple[float, float]:
         """Every v for which n(plain − v) is within its own noise, which depends on v: Fieller's set, cut to [0, 1]."""
@@ -84,23 +82,20 @@ def estimates(total: Total) -> Iterator[Estimate]:
             found = Moments(number / half**2, first / half**2, second / half**2, noise)
             match aggregate.statistic:
                 case Statistic.MEAN:
-                    value, error, ends = found.mean()
-                    shifted = (centre + reach * ends[0], centre + reach * ends[1])
-                    yield estimate(aggregate, group, centre + reach * value, reach * error, shifted)
+                    yield estimate(aggregate, group, found.mean().scaled(reach, shift=centre))
                 case Statistic.VARIANCE:
-                    value, error, ends = found.variance()
-                    squared = reach * reach
-                    yield estimate(
-                        aggregate, group, squared * value, squared * error, (squared * ends[0], squared * ends[1])
-                    )
+                    yield estimate(aggregate, group, found.variance().scaled(reach * reach))
                 case _:
-                    value, error, ends = root_of(*found.variance())
-                    yield estimate(aggregate, group, reach * value, reach * error, (reach * ends[0], reach * ends[1]))
+                    yield estimate(aggregate, group, root_of(found.variance()).scaled(reach))
 
 
-def root_of(value: float, error: float, ends: tuple[float, float]) -> _Found:
+def root_of(found: Found | Unknown) -> Found | Unknown:
     """The root of a number at or above 0; near 0 its error is the root of the error."""
-    root = math.sqrt(value)
-    near = math.sqrt(error)
-    slope = error / (2.0 * root) if root > near else near
-    return root, min(slope, near), (math.sqrt(max(ends[0], 0.0)), math.sqrt(max(ends[1], 0.0)))
+    ends = (math.sqrt(max(found.ends[0], 0.0)), math.sqrt(max(found.ends[1], 0.0)))
+    match found:
+        case Found(value, error):
+            root, near = math.sqrt(value), math.sqrt(error)
+            slope = error / (2.0 * root) if root > near else near
+            return Found(root, min(slope, near), ends)
+        case Unknown(reason):
+            return Unknown(reason, ends)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from coordinator.combining.noise import Noise
-from coordinator.combining.total import Floats, Total, estimate, number_text
+from coordinator.combining.total import Floats, Found, Total, Unknown, estimate, number_text
 from wardround.federation.answer import Estimate
 from wardround.federation.errors import InvariantBroken
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.shape import Part
 
 _LARGEST_LOG = 700.0
@@ -23,12 +24,24 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The share still without the event after each time, its error and its band."""
+    """The share still without the event after each time, its error and its band.
+
+    From `lost` on nobody may be left, and there is only the band: a curve does not rise.
+    """
 
     share: Floats
     error: Floats
     lower: Floats
     upper: Floats
+    lost: int
+
+    def at(self, place: int) -> Found | Unknown:
+        """The share after one of the times."""
+        ends = (float(self.lower[place]), float(self.upper[place]))
+        # A curve that has come to nought stays there, whoever is left.
+        if place < self.lost or (self.lost and self.share[place] <= 0.0):
+            return Found(float(self.share[place]), float(self.error[place]), ends)
+        return Unknown(NoEstimate.NOBODY_LEFT if self.lost else NoEstimate.TOO_FEW, ends)
 
 
 def estimates(total: Total) -> Iterator[Estimate]:
@@ -41,15 +54,13 @@ def estimates(total: Total) -> Iterator[Estimate]:
     for group, line in zip(total.labels, total.matrix * grid, strict=True):
         curve = curve_of(line[0::2], line[1::2], noise)
         for place, name in enumerate(names):
-            ends = (float(curve.lower[place]), float(curve.upper[place]))
-            value, error = float(curve.share[place]), float(curve.error[place])
-            yield estimate(aggregate, group, value, error, ends, term=name, sampling=True)
-        if (curve.share <= _HALF).any():
+            yield estimate(aggregate, group, curve.at(place), term=name, sampling=True)
+        if (curve.share[: curve.lost] <= _HALF).any():
             early, middle, late = (_reached(line) for line in (curve.lower, curve.share, curve.upper))
             # A time of its own stands for itself; a longer one began where the one before it ended.
             ends = (times[early] if alone else times[max(early - 1, 0)], times[late])
             error = (ends[1] - ends[0]) / (2.0 * noise.wide)
-            yield estimate(aggregate, group, times[middle], error, ends, term="median", sampling=True)
+            yield estimate(aggregate, group, Found(times[middle], error, ends), term="median", sampling=True)
 
 
 def times_of(part: Part) -> list[float]:
@@ -102,11 +113,11 @@ def _shown(share: Floats, relative: Floats, lost: int, critical: float) -> Curve
     if first < len(share):
         upper[first:] = upper[first - 1] if first else 1.0
         lower[first:] = 0.0
-        falling[lost:] = falling[lost - 1] if lost else 0.5
+        falling[lost:] = falling[lost - 1] if lost else 1.0
         error[first:] = np.maximum((upper[first:] - lower[first:]) / 2.0, error[first:])
         if lost:
             error[lost:] = np.minimum(error[lost:], 0.5)
-    return Curve(falling, error, lower, upper)
+    return Curve(falling, error, lower, upper, lost)
 
 
 def _reached(line: Floats) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from coordinator.combining.noise import CONFIDENCE, NORMAL, Noise
-from coordinator.combining.total import Floats, Total, estimate
+from coordinator.combining.total import Floats, Found, Total, estimate
 from wardround.federation.answer import Estimate
 from wardround.federation.query import Aggregate, Statistic
 from wardround.federation.study import Unit
@@ -35,16 +35,16 @@ def estimates(total: Total) -> Iterator[Estimate]:
     free = freedom(table, deviation)
     error = deviation * math.sqrt(float((slopes**2).sum()))
     reach = noise.wide * error
-    yield estimate(aggregate, (), value, error, (max(value - reach, 0.0), value + reach), term="statistic")
-    yield estimate(aggregate, (), float(free), 0.0, (float(free), float(free)), term="degrees_of_freedom")
+    yield estimate(aggregate, (), Found(value, error, (max(value - reach, 0.0), value + reach)), term="statistic")
+    yield estimate(aggregate, (), Found(float(free), 0.0, (float(free), float(free))), term="degrees_of_freedom")
     chance, doubt = p_value(table, noise, value, free, seed=int(total.key[:16] or "0", 16))
     ends = (max(chance - NORMAL * doubt, 0.0), min(chance + NORMAL * doubt, 1.0))
-    yield estimate(aggregate, (), chance, doubt, ends, term="p_value", sampling=True)
+    yield estimate(aggregate, (), Found(chance, doubt, ends), term="p_value", sampling=True)
     counted = Aggregate(Statistic.COUNT, total.form.table.unit_key if total.form.unit is Unit.PATIENT else None)
     reach = total.noise.critical * deviation
     for cell, count in zip(itertools.product(*domains), table.ravel().tolist(), strict=True):
         group = tuple(zip(aggregate.columns, cell, strict=True))
-        yield estimate(counted, group, count, deviation, (count - reach, count + reach))
+        yield estimate(counted, group, Found(count, deviation, (count - reach, count + reach)))
 
 
 def independence(table: Floats, deviation: float) -> tuple[float, Floats]:
@@ -114,13 +114,13 @@ def choices(total: Total) -> Iterator[Estimate]:
     wide = total.noise.wide
     order = sorted(range(len(keys)), key=lambda place: (-counts[place], place))
     best, reach = counts[order[0]], critical * deviation
-    yield estimate(aggregate, (), best, deviation, (best - reach, best + reach), term=key_text(keys[order[0]]))
+    yield estimate(aggregate, (), Found(best, deviation, (best - reach, best + reach)), term=key_text(keys[order[0]]))
     gap = best - counts[order[1]] if len(order) > 1 else 0.0
     apart = math.sqrt(2.0) * deviation if len(order) > 1 else 0.0
-    yield estimate(aggregate, (), gap, apart, (gap - wide * apart, gap + wide * apart), term="gap")
+    yield estimate(aggregate, (), Found(gap, apart, (gap - wide * apart, gap + wide * apart)), term="gap")
     others = max(len(order) - 1, 1)
     regret = max(total.noise.passed(draws=2, chance=(1.0 - CONFIDENCE) / others) * apart - gap, 0.0)
-    yield estimate(aggregate, (), regret, 0.0, (0.0, regret), term="regret")
+    yield estimate(aggregate, (), Found(regret, 0.0, (0.0, regret)), term="regret")
 
 
 def _noise_like(noise: Noise, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from coordinator.combining.noise import CONFIDENCE, Noise
 from wardround.federation.answer import Estimate
 from wardround.federation.expressions import Value
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.query import Aggregate
 from wardround.federation.shape import Part, Shape
 
@@ -54,21 +55,50 @@ class Total:
         return [group for group, _ in self.groups]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A number with its error and its interval."""
+
+    value: float
+    error: float
+    ends: tuple[float, float]
+
+    def scaled(self, factor: float, *, shift: float = 0.0) -> Found:
+        """The same in another unit."""
+        ends = (shift + factor * self.ends[0], shift + factor * self.ends[1])
+        return Found(shift + factor * self.value, factor * self.error, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No number: why, and between which ends it still is."""
+
+    reason: NoEstimate
+    ends: tuple[float, float]
+
+    def scaled(self, factor: float, *, shift: float = 0.0) -> Unknown:
+        """The same in another unit."""
+        return Unknown(self.reason, (shift + factor * self.ends[0], shift + factor * self.ends[1]))
+
+
 def estimate(
-    aggregate: Aggregate,
-    group: Group,
-    value: float,
-    error: float,
-    interval: tuple[float, float],
-    *,
-    term: str = "",
-    sampling: bool = False,
+    aggregate: Aggregate, group: Group, found: Found | Unknown, *, term: str = "", sampling: bool = False
 ) -> Estimate:
     """The estimate, with an interval that holds its own value whatever was rounded or projected."""
-    inside = (min(interval[0], value), max(interval[1], value))
-    return Estimate(
-        aggregate.statistic.value, aggregate.column, group, value, error, inside, CONFIDENCE, term, sampling
-    )
+    return of_column(aggregate, aggregate.column, group, found, term=term, sampling=sampling)
+
+
+def of_column(
+    aggregate: Aggregate, column: str | None, group: Group, found: Found | Unknown, *, term: str, sampling: bool
+) -> Estimate:
+    """The same for a number that belongs to another of the aggregate's columns."""
+    statistic, ends = aggregate.statistic.value, found.ends
+    match found:
+        case Found(value, error):
+            inside = (min(ends[0], value), max(ends[1], value))
+            return Estimate(statistic, column, group, value, error, inside, CONFIDENCE, term, sampling)
+        case Unknown(reason):
+            return Estimate(statistic, column, group, None, None, ends, CONFIDENCE, term, sampling, reason)
 
 
 def number_text(number: Fraction | float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator.combining.total import Total, estimate
+from coordinator.combining.total import Found, Total, estimate
 from wardround.federation.answer import Estimate
 
 
@@ -16,4 +16,4 @@ def estimates(total: Total) -> Iterator[Estimate]:
     for group, (number,) in total.groups:
         # Python's division of integers is correctly rounded, so a noiseless total is exact.
         value = number * grid.numerator / grid.denominator
-        yield estimate(total.part.aggregates[0], group, value, error, (value - reach, value + reach))
+        yield estimate(total.part.aggregates[0], group, Found(value, error, (value - reach, value + reach)))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from coordinator.combining.noise import CONFIDENCE, NoiseSetting
 from coordinator.combining.tables import key_text
-from coordinator.combining.total import estimate
+from coordinator.combining.total import Found, estimate
 from wardround.federation.answer import Estimate
 from wardround.federation.plan import Plan, choice
 from wardround.federation.release import Release
@@ -34,8 +34,8 @@ def votes(
     counts = [sum(int(release.values[place]) for release in releases) for place in range(len(keys))]
     order = sorted(range(len(keys)), key=lambda place: (-counts[place], place))
     best, lead = float(counts[order[0]]), float(counts[order[0]] - (counts[order[1]] if len(order) > 1 else 0))
-    yield estimate(aggregate, (), best, 0.0, (best, best), term=key_text(keys[order[0]]))
-    yield estimate(aggregate, (), lead, 0.0, (lead, lead), term="gap")
+    yield estimate(aggregate, (), Found(best, 0.0, (best, best)), term=key_text(keys[order[0]]))
+    yield estimate(aggregate, (), Found(lead, 0.0, (lead, lead)), term="gap")
     others = [release.site for release in releases if not release.values[order[0]]]
     if others and form.unit is Unit.EVENT:
         return
@@ -48,4 +48,4 @@ def votes(
         # Counts are whole: what falls short by less than 1 does not fall short.
         regret = counts[order[0]] * float(math.floor(short))
     regret += float(sum(patients[site] for site in others))
-    yield estimate(aggregate, (), regret, 0.0, (0.0, regret), term="regret")
+    yield estimate(aggregate, (), Found(regret, 0.0, (0.0, regret)), term="regret")

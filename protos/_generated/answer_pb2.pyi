@@ -51,6 +51,28 @@ SITE_STATE_FAILED: SiteState.ValueType  # 6
 SITE_STATE_MISSING: SiteState.ValueType  # 7
 Global___SiteState: _TypeAlias = SiteState  # noqa: Y015
 
+class _NoEstimate:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _NoEstimateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NoEstimate.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    NO_ESTIMATE_UNSPECIFIED: _NoEstimate.ValueType  # 0
+    NO_ESTIMATE_TOO_FEW: _NoEstimate.ValueType  # 1
+    NO_ESTIMATE_NO_SPREAD: _NoEstimate.ValueType  # 2
+    NO_ESTIMATE_PREDICTORS_ALIKE: _NoEstimate.ValueType  # 3
+    NO_ESTIMATE_NOBODY_LEFT: _NoEstimate.ValueType  # 4
+
+class NoEstimate(_NoEstimate, metaclass=_NoEstimateEnumTypeWrapper):
+    """Why an estimate has no value; UNSPECIFIED where it has one."""
+
+NO_ESTIMATE_UNSPECIFIED: NoEstimate.ValueType  # 0
+NO_ESTIMATE_TOO_FEW: NoEstimate.ValueType  # 1
+NO_ESTIMATE_NO_SPREAD: NoEstimate.ValueType  # 2
+NO_ESTIMATE_PREDICTORS_ALIKE: NoEstimate.ValueType  # 3
+NO_ESTIMATE_NOBODY_LEFT: NoEstimate.ValueType  # 4
+Global___NoEstimate: _TypeAlias = NoEstimate  # noqa: Y015
+
 class _Unit:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -201,6 +223,7 @@ class Estimate(_message.Message):
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     TERM_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     statistic: _plan_pb2.Statistic.ValueType
     column: _builtins.str
     value: _builtins.float
@@ -212,6 +235,8 @@ class Estimate(_message.Message):
     """which number of a statistic that gives several"""
     sampling: _builtins.bool
     """whether the error includes that of the sample"""
+    reason: Global___NoEstimate.ValueType
+    """With a reason there is no value: a peer that does not know of reasons reads the middle of all that is possible."""
     @_builtins.property
     def group(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupKey]: ...
     def __init__(
@@ -227,10 +252,11 @@ class Estimate(_message.Message):
         confidence: _builtins.float = ...,
         term: _builtins.str = ...,
         sampling: _builtins.bool = ...,
+        reason: Global___NoEstimate.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column", "confidence", b"confidence", "group", b"group", "lower", b"lower", "sampling", b"sampling", "standard_error", b"standard_error", "statistic", b"statistic", "term", b"term", "upper", b"upper", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column", "confidence", b"confidence", "group", b"group", "lower", b"lower", "reason", b"reason", "sampling", b"sampling", "standard_error", b"standard_error", "statistic", b"statistic", "term", b"term", "upper", b"upper", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__column: _TypeAlias = _typing.Literal["column"]  # noqa: Y015
     _WhichOneofArgType__column: _TypeAlias = _typing.Literal["_column", b"_column"]  # noqa: Y015
@@ -354,6 +380,7 @@ class Answer(_message.Message):
     MISSING_FIELD_NUMBER: _builtins.int
     ESTIMATES_FIELD_NUMBER: _builtins.int
     PRIVACY_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     unit: Global___Unit.ValueType
     replayed: _builtins.bool
@@ -368,6 +395,10 @@ class Answer(_message.Message):
     def estimates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Estimate]: ...
     @_builtins.property
     def privacy(self) -> Global___PrivacyStatement: ...
+    @_builtins.property
+    def left_out(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """answered, but with totals that no table gives"""
+
     def __init__(
         self,
         *,
@@ -380,10 +411,11 @@ class Answer(_message.Message):
         missing: _abc.Iterable[_builtins.str] | None = ...,
         estimates: _abc.Iterable[Global___Estimate] | None = ...,
         privacy: Global___PrivacyStatement | None = ...,
+        left_out: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["privacy", b"privacy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered", "estimates", b"estimates", "missing", b"missing", "noiseless", b"noiseless", "plan_id", b"plan_id", "privacy", b"privacy", "refused", b"refused", "replayed", b"replayed", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered", "estimates", b"estimates", "left_out", b"left_out", "missing", b"missing", "noiseless", b"noiseless", "plan_id", b"plan_id", "privacy", b"privacy", "refused", b"refused", "replayed", b"replayed", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

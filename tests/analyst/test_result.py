@@ -165,7 +165,7 @@ def test_pandas_gets_a_tidy_frame() -> None:
     frame = Result(ANSWER).to_pandas()
     assert list(frame.columns) == [
         *("diagnosis", "statistic", "column", "term", "value", "standard_error", "lower", "upper", "confidence"),
-        "sampling",
+        *("sampling", "reason"),
     ]
     assert list(frame["diagnosis"]) == ["E11", "I10", "E11"]
     assert list(frame["value"]) == [1234.567, 12.0, 131.2345]
@@ -228,7 +228,12 @@ def test_the_document_of_an_answer_is_the_contract() -> None:
         "unit": "patient",
         "replayed": False,
         "noiseless": False,
-        "sites": {"answered": ["north", "st-mary"], "refused": {"west": "BudgetExceeded"}, "missing": ["east"]},
+        "sites": {
+            "answered": ["north", "st-mary"],
+            "refused": {"west": "BudgetExceeded"},
+            "missing": ["east"],
+            "left_out": [],
+        },
         "estimates": [
             {
                 "statistic": "count",
@@ -240,6 +245,7 @@ def test_the_document_of_an_answer_is_the_contract() -> None:
                 "confidence": 0.95,
                 "term": None,
                 "sampling": False,
+                "reason": None,
             },
             {
                 "statistic": "count",
@@ -251,6 +257,7 @@ def test_the_document_of_an_answer_is_the_contract() -> None:
                 "confidence": 0.95,
                 "term": None,
                 "sampling": False,
+                "reason": None,
             },
             {
                 "statistic": "mean",
@@ -262,6 +269,7 @@ def test_the_document_of_an_answer_is_the_contract() -> None:
                 "confidence": 0.95,
                 "term": None,
                 "sampling": False,
+                "reason": None,
             },
         ],
         "privacy": {

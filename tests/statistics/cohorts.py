@@ -170,7 +170,9 @@ def covered(estimates: Sequence[Estimate], truths: Sequence[float] | float, *, s
     """The share of intervals that hold the truth; `shrunk` about their values, they are the broken control."""
     each = [truths] * len(estimates) if isinstance(truths, float) else truths
     hits = [
-        e.value - shrunk * (e.value - e.interval[0]) <= truth <= e.value + shrunk * (e.interval[1] - e.value)
+        e.interval[0] <= truth <= e.interval[1]
+        if e.value is None
+        else e.value - shrunk * (e.value - e.interval[0]) <= truth <= e.value + shrunk * (e.interval[1] - e.value)
         for e, truth in zip(estimates, each, strict=True)
     ]
     return sum(hits) / len(hits)

@@ -12,7 +12,7 @@ import pytest
 from coordinator.combining.noise import NORMAL, Noise
 from coordinator.combining.products import Products, _correlations
 from coordinator.combining.quantiles import Scale
-from coordinator.combining.regressions import fitted
+from coordinator.combining.regressions import Fit, fitted
 from coordinator.combining.spread import Moments
 from coordinator.combining.survival import curve_of
 
@@ -35,11 +35,11 @@ def test_the_variance_and_its_root() -> None:
     def variance(sums: np.ndarray) -> float:
         return float(sums[2] / sums[0] + 0.5 - (sums[1] / sums[0]) ** 2)
 
-    value, error, _ = Moments(*at.tolist(), noise).variance()
-    assert value == pytest.approx(variance(at))
-    assert error == pytest.approx(noise_of(variance, at, np.full(3, 3.0)), rel=1e-6)
-    _, error, _ = Moments(*at.tolist(), noise).mean()
-    assert error == pytest.approx(noise_of(lambda sums: float(sums[1] / sums[0]), at, np.full(3, 3.0)), rel=1e-6)
+    found = Moments(*at.tolist(), noise).variance()
+    assert found.value == pytest.approx(variance(at))
+    assert found.error == pytest.approx(noise_of(variance, at, np.full(3, 3.0)), rel=1e-6)
+    found = Moments(*at.tolist(), noise).mean()
+    assert found.error == pytest.approx(noise_of(lambda sums: float(sums[1] / sums[0]), at, np.full(3, 3.0)), rel=1e-6)
 
 
 def products() -> Products:
@@ -68,7 +68,7 @@ def folded(matrix: np.ndarray) -> np.ndarray:
 
 def test_correlations() -> None:
     known = products()
-    _, errors = _correlations(known, NORMAL)
+    _, errors, _ = _correlations(known, NORMAL)
     for a, b in itertools.combinations(range(4), 2):
 
         def correlation(entries: np.ndarray, a: int = a, b: int = b) -> float:
@@ -95,7 +95,7 @@ def test_coefficients_the_residual_and_the_explained_share() -> None:
     at, sd, free = folded(known.sums), folded(known.noise), 3000 - 4
     solution, left, explained = solved(at)
     inverse = np.linalg.inv(known.sums[np.ix_(chosen, chosen)])
-    assert fit.clear
+    assert isinstance(fit, Fit)
     assert fit.coefficients == pytest.approx(solution)
     for place in range(4):
         noise = noise_of(lambda entries, place=place: float(solved(entries)[0][place]), at, sd)
@@ -107,9 +107,10 @@ def test_coefficients_the_residual_and_the_explained_share() -> None:
     assert both == pytest.approx(noise**2 + left / free * inverse[1:3, 1:3].sum(), rel=1e-5)
     noise = noise_of(lambda entries: solved(entries)[2], at, sd)
     sampled = 2 * math.sqrt(explained) * (1 - explained) / math.sqrt(3000)
-    assert fit.explained == pytest.approx((explained, math.hypot(noise, sampled)), rel=1e-5)
+    assert fit.explained == pytest.approx((explained, math.hypot(noise, sampled), sampled), rel=1e-5)
     noise = noise_of(lambda entries: solved(entries)[1] / (entries[0] - 4), at, sd)
-    assert fit.residual == pytest.approx((left / free, math.hypot(noise, left / free * math.sqrt(2 / free))), rel=1e-5)
+    sampled = left / free * math.sqrt(2 / free)
+    assert fit.residual == pytest.approx((left / free, math.hypot(noise, sampled), sampled), rel=1e-5)
 
 
 def test_the_whole_survival_curve() -> None:
@@ -135,12 +136,12 @@ def test_the_interval_of_a_quantile_holds_every_leaf_that_may_be_the_one() -> No
     """Ten leaves of ten records and a reach of twelve: the level 50 may lie in any of the middle four."""
     scale = Scale(np.linspace(0.0, 10.0, 11), on_edge=False, sure=False)
     excess = np.arange(10.0, 101.0, 10.0) - 55.0
-    value, error, ends = scale.found(excess, np.full(10, 12.0), 100.0, 0.55, 2.0)
-    assert value == pytest.approx(5.5)
+    found = scale.found(excess, np.full(10, 12.0), 100.0, 0.55, 2.0)
+    assert found.value == pytest.approx(5.5)
     # 55 ± 12 is passed in leaves 4 and 6.
-    assert ends == (4.0, 7.0)
-    assert error == pytest.approx(math.hypot(24.0 / 10.0 / 4.0, 1 / math.sqrt(12)))
-    value, _, ends = Scale(np.linspace(0.0, 10.0, 11), on_edge=True, sure=True).found(
+    assert found.ends == (4.0, 7.0)
+    assert found.error == pytest.approx(math.hypot(24.0 / 10.0 / 4.0, 1 / math.sqrt(12)))
+    found = Scale(np.linspace(0.0, 10.0, 11), on_edge=True, sure=True).found(
         excess, np.full(10, 12.0), 100.0, 0.55, 2.0
     )
-    assert (value, ends) == (5.0, (4.0, 6.0))
+    assert (found.value, found.ends) == (5.0, (4.0, 6.0))

@@ -115,6 +115,7 @@ def task(asked: plan_pb2.Plan) -> plan_pb2.SignedTask:
 def answer() -> answer_pb2.Answer:
     message = sound.answer()
     message.missing.append("east")
+    message.left_out.append("west")
     message.estimates[0].column = "dx"
     message.estimates[0].term = "E11"
     message.estimates[0].group.append(answer_pb2.GroupKey(column="dx", value=plan_pb2.Value(text="E11")))

@@ -16,6 +16,7 @@ from wardround.analyst.settling import open_columns, with_keys
 from wardround.analyst.views import Asked, View
 from wardround.federation.answer import Answer, Estimate, Loss
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.query import MAX_KEYS, Aggregate, Query, Statistic
 from wardround.federation.study import Study
 from wardround.federation.typed_aggregates import narrowed
@@ -26,6 +27,7 @@ from wardround.privacy.gaussian import epsilon_of, mu_of
 
 # What a question costs that does not say, as a part of the study's ε; a coordinator reckons the same.
 DEFAULT_SHARE = 10
+_ANY_SHARE = 0.5
 # Rounded down by more than the arithmetic errs, so that all rounds together stay within what was asked.
 _DOWN = 1 - 1e-9
 
@@ -132,7 +134,8 @@ class KeysFirst:
         return f"{keys} {'value' if keys == 1 else 'values'} of {self.column} could be shown; rarer ones were left out."
 
     def _keys(self, answers: Sequence[Answer]) -> tuple[str, ...]:
-        found = {str(key): each.value for each in answers[0].estimates for _, key in each.group} if answers else {}
+        counts = answers[0].estimates if answers else ()
+        found = {str(key): each.value for each in counts for _, key in each.group if each.value is not None}
         largest = sorted(found, key=lambda key: (-found[key], key))[:MAX_KEYS]
         return tuple(sorted(largest))
 
@@ -177,16 +180,19 @@ class Search:
     def estimates(self, answers: Sequence[Answer]) -> tuple[Estimate, ...]:
         """The quantile that the rounds agree on."""
         result = search.found(self._level, self.bounds, self._shares(answers))
+        # Rounds without an estimate say nothing; when all of them do, so does the search.
+        known = any(answer.estimates[0].reason is None for answer in answers)
         return (
             Estimate(
                 Statistic.QUANTILE.value,
                 self._quantile.column,
                 (),
-                result.value,
-                result.standard_error,
-                result.interval,
+                result.value if known else None,
+                result.standard_error if known else None,
+                result.interval if known else self.bounds,
                 search.CONFIDENCE,
                 term=f"{self._level:.12g}",
+                reason=None if known else NoEstimate.TOO_FEW,
             ),
         )
 
@@ -199,7 +205,11 @@ class Search:
         for answer in answers:
             value = search.next_value(self._level, self.bounds, shares)
             estimate = answer.estimates[0]
-            shares.append(search.Share(value, estimate.value, estimate.standard_error))
+            # A share that is not known may be any: its middle, and an error that excludes nothing.
+            share, error = (
+                (_ANY_SHARE, _ANY_SHARE) if estimate.value is None else (estimate.value, estimate.standard_error)
+            )
+            shares.append(search.Share(value, share, error or 0.0))
         return shares
 
 

@@ -25,6 +25,7 @@ from wardround.federation.answer import (
 )
 from wardround.federation.errors import BudgetExceeded, FederationError
 from wardround.federation.expressions import Value
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.study import Study
 from wardround.privacy.accounting.meaning import posterior_bound, worst_bits
 
@@ -53,6 +54,7 @@ def answer_document(answer: Answer, extras: AnswerExtras | None = None) -> dict[
             "answered": list(answer.answered),
             "refused": dict(answer.refused),
             "missing": list(answer.missing),
+            "left_out": list(answer.left_out),
         },
         "estimates": [_estimate(estimate, name) for estimate, name in more.lines],
         "privacy": privacy_document(answer.privacy, unit=answer.unit),
@@ -151,16 +153,22 @@ def _estimate(estimate: Estimate, name: str) -> dict[str, Json]:
         "statistic": estimate.statistic,
         "column": estimate.column,
         "group": {column: _value(value) for column, value in estimate.group},
-        "value": finite(estimate.value),
-        "standard_error": finite(estimate.standard_error),
+        "value": None if estimate.value is None else finite(estimate.value),
+        "standard_error": None if estimate.standard_error is None else finite(estimate.standard_error),
         "interval": [finite(bound) for bound in estimate.interval],
         "confidence": finite(estimate.confidence),
         "term": estimate.term or None,
         "sampling": estimate.sampling,
+        "reason": reason_document(estimate.reason),
     }
     if name:
         document["name"] = name
     return document
+
+
+def reason_document(reason: NoEstimate | None) -> Json:
+    """Why there is no value, as a stable code and a sentence; null where there is one."""
+    return None if reason is None else {"code": reason.value, "message": reason.sentence}
 
 
 def _expected(expected: ExpectedError) -> dict[str, Json]:

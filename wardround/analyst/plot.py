@@ -13,7 +13,7 @@ from pathlib import Path
 
 from wardround.analyst.drawing import FOOT, HEAD, LABELS, MARGIN, ROW, WIDTH, framed, label, ticks_around
 from wardround.analyst.plot_curves import bars, is_series, series, steps
-from wardround.analyst.tables import value_text
+from wardround.analyst.tables import NO_ESTIMATE, value_text
 from wardround.analyst.views import Line, statistic_label
 from wardround.federation.answer import Answer
 from wardround.federation.errors import ConfigurationMistaken, Mistaken
@@ -77,7 +77,9 @@ def _foot(answer: Answer, lines: Sequence[Line]) -> str:
     cut = f"; the first {MOST_ROWS} of {len(lines)} numbers" if len(lines) > MOST_ROWS else ""
     confidence = f"{lines[0].estimate.confidence:.0%}"
     sites = "1 site" if len(answer.answered) == 1 else f"{len(answer.answered)} sites"
-    return f"{sites} answered; bars and bands are {confidence} intervals of {of}{cut}"
+    unknown = sum(line.estimate.value is None for line in lines)
+    gaps = f"; {unknown} of {len(lines)} have no estimate" if unknown else ""
+    return f"{sites} answered; bars and bands are {confidence} intervals of {of}{cut}{gaps}"
 
 
 def _panels(name: str, lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
@@ -108,7 +110,8 @@ def _panel(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]
 
 
 def _rows(name: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
-    finite = [end for line in lines for end in line.estimate.interval if math.isfinite(end)] or [0.0]
+    known = [line.estimate for line in lines if line.estimate.value is not None]
+    finite = [end for estimate in known for end in estimate.interval if math.isfinite(end)] or [0.0]
     ticks = ticks_around(min(finite), max(finite))
     left, right = LABELS, WIDTH - MARGIN
 
@@ -127,8 +130,11 @@ def _rows(name: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
         paired = estimate.statistic == Statistic.CORRELATION.value
         names = [*(value_text(value) for _, value in estimate.group), *([estimate.column or ""] if paired else [])]
         names += [estimate.term] if estimate.term else []
-        begins, ends = (x(end) for end in estimate.interval)
         parts.append(label(left - 10, y + 4, (", ".join(names) or "all")[:28], end=True))
+        if estimate.value is None:
+            parts.append(label(left + 4, y + 4, NO_ESTIMATE, small=True))
+            continue
+        begins, ends = (x(end) for end in estimate.interval)
         parts.append(f'<line x1="{begins:.1f}" y1="{y}" x2="{ends:.1f}" y2="{y}" stroke="#1f6f8b" stroke-width="2"/>')
         parts.append(f'<circle cx="{x(estimate.value):.1f}" cy="{y}" r="4" fill="#1f6f8b"/>')
     return parts, HEAD + ROW * len(lines) + FOOT

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wardround.analyst.drawing import MARGIN, WIDTH, label, ticks_around
+from wardround.analyst.tables import NO_ESTIMATE
 from wardround.analyst.views import Line
 
 LEFT, HEIGHT, TITLE, UNDER = 80, 220, 34, 46
@@ -37,6 +38,8 @@ def bars(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
     parts = frame.drawn(title)
     for number, line in enumerate(lines):
         estimate, x = line.estimate, LEFT + number * width
+        if estimate.value is None:
+            continue
         zero, high = frame.y(0.0), frame.y(estimate.value)
         parts.append(
             f'<rect x="{x + 1:.1f}" y="{min(zero, high):.1f}" width="{max(width - 2, 0.5):.1f}" '
@@ -51,9 +54,11 @@ def bars(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
 
 def steps(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
     """The share that is left after each time, falling in steps, with its band."""
-    points = [(time, line) for line in lines if (time := _number(line.estimate.term)) is not None]
+    every = [(time, line) for line in lines if (time := _number(line.estimate.term)) is not None]
+    times = ticks_around(min((time for time, _ in every), default=0.0), max((time for time, _ in every), default=1.0))
+    # The curve ends where nothing is known any more.
+    points = [(time, line) for time, line in every if line.estimate.value is not None]
     frame = _Frame.around([line for _, line in points], top, zero=True)
-    times = ticks_around(min((time for time, _ in points), default=0.0), max((time for time, _ in points), default=1.0))
 
     def x(time: float) -> float:
         return LEFT + (time - times[0]) / (times[-1] - times[0]) * (frame.right - LEFT)
@@ -75,28 +80,46 @@ def steps(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
             path(lambda line: line.estimate.interval[0], back=True),
         )
         parts.append(f'<path d="M{upper} L{lower} Z" fill="#d7e8ed"/>')
-        curve = path(lambda line: line.estimate.value)
+        curve = path(lambda line: line.estimate.value or 0.0)
         parts.append(f'<path d="M{curve}" fill="none" stroke="#1f6f8b" stroke-width="2"/>')
+    if len(points) < len(every):
+        begins = x(points[-1][0]) + 4 if points else LEFT + 4
+        parts.append(label(begins, frame.foot - 6, NO_ESTIMATE, small=True))
     parts.extend(label(x(time), frame.foot + 16, f"{time:g}", small=True, middle=True) for time in times)
     return parts, frame.height
 
 
 def series(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
-    """A line through the months, with its band."""
+    """A line through the months, with its band; broken where a month has no estimate."""
     ordered = sorted(lines, key=lambda line: str(line.estimate.group[0][1]))
     frame = _Frame.around(ordered, top, zero=False)
     width = (frame.right - LEFT) / max(len(ordered) - 1, 1)
 
-    def points(height: Callable[[Line], float]) -> list[str]:
-        return [f"{LEFT + number * width:.1f} {frame.y(height(line)):.1f}" for number, line in enumerate(ordered)]
-
-    upper, lower = points(lambda line: line.estimate.interval[1]), points(lambda line: line.estimate.interval[0])
     parts = frame.drawn(title)
-    parts.append(f'<path d="M{" L".join([*upper, *reversed(lower)])} Z" fill="#d7e8ed"/>')
-    curve = " L".join(points(lambda line: line.estimate.value))
-    parts.append(f'<path d="M{curve}" fill="none" stroke="#1f6f8b" stroke-width="2"/>')
+    for piece in _unbroken(ordered):
+
+        def points(height: Callable[[Line], float], piece: Sequence[int] = piece) -> list[str]:
+            return [f"{LEFT + number * width:.1f} {frame.y(height(ordered[number])):.1f}" for number in piece]
+
+        upper, lower = points(lambda line: line.estimate.interval[1]), points(lambda line: line.estimate.interval[0])
+        parts.append(f'<path d="M{" L".join([*upper, *reversed(lower)])} Z" fill="#d7e8ed"/>')
+        curve = " L".join(points(lambda line: line.estimate.value or 0.0))
+        parts.append(f'<path d="M{curve}" fill="none" stroke="#1f6f8b" stroke-width="2"/>')
     months = [str(line.estimate.group[0][1]) for line in ordered]
     return [*parts, *frame.names(months, lambda number: LEFT + number * width)], frame.height
+
+
+def _unbroken(lines: Sequence[Line]) -> list[list[int]]:
+    """The places of numbers that are known, neighbours together."""
+    pieces: list[list[int]] = []
+    for number, line in enumerate(lines):
+        if line.estimate.value is None:
+            continue
+        if pieces and pieces[-1][-1] == number - 1:
+            pieces[-1].append(number)
+        else:
+            pieces.append([number])
+    return pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +131,8 @@ class _Frame:
 
     @classmethod
     def around(cls, lines: Sequence[Line], top: int, *, zero: bool) -> _Frame:
-        ends = [end for line in lines for end in (*line.estimate.interval, line.estimate.value) if math.isfinite(end)]
+        known = [(*each.interval, each.value) for line in lines if (each := line.estimate).value is not None]
+        ends = [end for numbers in known for end in numbers if math.isfinite(end)]
         ends = [*ends, *([0.0] if zero or not ends else [])]
         return cls(top, tuple(ticks_around(min(ends), max(ends))))
 

@@ -20,7 +20,7 @@ from wardround.analyst.tables import (
     as_html,
     as_text,
     cell_text,
-    interval_text,
+    estimate_text,
     listed,
     percent,
     value_text,
@@ -30,6 +30,7 @@ from wardround.analyst.views import Asked, Gap, Shown, label_of, shown, statisti
 from wardround.federation.answer import Answer, Estimate, Loss, Preview, PrivacyStatement
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.expressions import Value
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.plain_text import escaped
 from wardround.federation.query import Query, Statistic
 from wardround.privacy.selection import Choosing
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MECHANISMS = {"discrete_gaussian": "discrete Gaussian", "discrete_laplace": "discrete Laplace"}
-_TEXTS = ("statistic", "column", "term")
+_TEXTS = ("statistic", "column", "term", "reason")
 _NUMBERS = ("value", "standard_error", "lower", "upper", "confidence")
 
 
@@ -94,12 +95,16 @@ class Result:
         return answer_document(self.answer, AnswerExtras(lines, self.plan_ids, self.gap, self.shares))
 
     def to_pandas(self) -> pd.DataFrame:
-        """A data frame: a row for each estimate, a column for each group column."""
+        """A data frame: a row for each estimate, a column for each group column.
+
+        Where there is no estimate its numbers are NaN (null in Arrow), and `reason` says why.
+        """
         try:
             import pandas as pd  # noqa: PLC0415 - an extra, loaded only when asked for
         except ImportError:
             raise _absent("pandas") from None
-        return pd.DataFrame(self._columns())
+        # A column without any estimate is one of numbers still.
+        return pd.DataFrame(self._columns()).astype(dict.fromkeys(_NUMBERS, "float64"))
 
     def to_arrow(self) -> pa.Table:
         """An Arrow table with the same columns as `to_pandas`."""
@@ -126,6 +131,7 @@ class Result:
         columns["upper"] = [each.interval[1] for each in self]
         columns["confidence"] = [each.confidence for each in self]
         columns["sampling"] = [each.sampling for each in self]
+        columns["reason"] = [None if each.reason is None else each.reason.value for each in self]
         return columns
 
     def _groups(self) -> tuple[str, ...]:
@@ -151,10 +157,7 @@ class Result:
                 *(cell_text(value_text(cells[name])) if name in cells else "" for name in groups),
                 line.label,
                 *((cell_text(_term(line.estimate)),) if terms else ()),
-                with_error(
-                    line.estimate.value, line.estimate.standard_error, exact=len(set(line.estimate.interval)) == 1
-                ),
-                interval_text(line.estimate.interval, line.estimate.standard_error),
+                *estimate_text(line.estimate.value, line.estimate.standard_error, line.estimate.interval),
             )
             for line in lines
             for cells in (dict(line.estimate.group),)
@@ -169,7 +172,13 @@ class Result:
             sites.append(f"Refused: {listed([f'{site} ({code})' for site, code in answer.refused])}.")
         if answer.missing:
             sites.append(f"Missing: {listed(answer.missing)}.")
-        about = [*([self.note] if self.note else []), *self._left_out(), " ".join(sites)]
+        if answer.left_out:
+            whose = "its" if len(answer.left_out) == 1 else "their"
+            sites.append(
+                f"Left out: {listed(answer.left_out)}; {whose} totals are such as no table gives, so this answer is "
+                "about the sites that answered. Tell the consortium."
+            )
+        about = [*([self.note] if self.note else []), *self._left_out(), *self._unknown(), " ".join(sites)]
         if answer.noiseless:
             return [
                 *about,
@@ -201,9 +210,18 @@ class Result:
             sentences.append(f"The last group shown and the next one differ by {apart}, the noise of both included.")
         return [" ".join(sentences)] if sentences else []
 
+    def _unknown(self) -> list[str]:
+        """For each reason, of what there is no estimate, why, and what to do."""
+        found: dict[NoEstimate, dict[str, None]] = {}
+        for line in self.shown.lines:
+            if (reason := line.estimate.reason) is not None:
+                found.setdefault(reason, {})[line.label] = None
+        return [f"No estimate of {listed(list(labels))}: {reason.sentence}" for reason, labels in found.items()]
+
     def _covered(self) -> str:
-        sampled = dict.fromkeys(line.label for line in self.shown.lines if line.estimate.sampling)
-        noise = dict.fromkeys(line.label for line in self.shown.lines if not line.estimate.sampling)
+        known = [line for line in self.shown.lines if line.estimate.reason is None]
+        sampled = dict.fromkeys(line.label for line in known if line.estimate.sampling)
+        noise = dict.fromkeys(line.label for line in known if not line.estimate.sampling)
         if not sampled:
             return "The error and the interval cover the noise, not sampling error."
         if not noise:

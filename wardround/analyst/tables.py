@@ -34,6 +34,17 @@ def decimals_for(standard_error: float) -> int:
     return min(max(1 - math.floor(math.log10(standard_error)), 0), _MAX_DECIMALS)
 
 
+NO_ESTIMATE = "no estimate"
+
+
+def estimate_text(value: float | None, standard_error: float | None, interval: tuple[float, float]) -> tuple[str, str]:
+    """The number with its error, and the interval; without a number, that there is none and what is still possible."""
+    if value is None or standard_error is None:
+        return NO_ESTIMATE, interval_text(interval, 0.0)
+    exact = interval[0] == interval[1]
+    return with_error(value, standard_error, exact=exact), interval_text(interval, standard_error)
+
+
 def with_error(value: float, standard_error: float, *, exact: bool = True) -> str:
     """`value ± error`, both to two digits of the error; an exact value, or a mere bound, has none to round by."""
     if standard_error == 0.0:

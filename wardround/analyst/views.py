@@ -6,6 +6,7 @@ nothing, and the same question shown otherwise is the same plan.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -193,21 +194,28 @@ class _Whole:
             return None
         numbers = self.numbers()
         last, following = (numbers[group].get(first.by) for group in (order[limit - 1], order[limit]))
-        if last is None or following is None:
+        if last is None or following is None or last.value is None or following.value is None:
             return None
         # Groups have noise of their own, so the errors add up in squares.
-        return Gap(abs(last.value - following.value), math.hypot(last.standard_error, following.standard_error))
+        error = math.hypot(last.standard_error or 0.0, following.standard_error or 0.0)
+        return Gap(abs(last.value - following.value), error)
 
     def _key(
         self, ordering: Ordering, numbers: dict[Group, dict[int, Estimate]]
     ) -> Callable[[Group], tuple[float, str]]:
         if isinstance(ordering.by, int):
             place = ordering.by
-            return lambda group: (numbers[group][place].value if place in numbers[group] else -math.inf, "")
+            # Groups without an estimate stand last, whichever way the others are ordered.
+            last = -math.inf if ordering.descending else math.inf
+            return lambda group: (_known(numbers[group].get(place), otherwise=last), "")
         column = ordering.by
         intervals = next((each.edges for each in self.asked.query.group_by if each.column == column), ())
         ranks = {name: float(rank) for rank, name in enumerate(interval_names(intervals))}
         return lambda group: _rank(dict(group).get(column, ""), ranks)
+
+
+def _known(estimate: Estimate | None, *, otherwise: float) -> float:
+    return otherwise if estimate is None or estimate.value is None else estimate.value
 
 
 def _rank(value: Value, ranks: dict[str, float]) -> tuple[float, str]:
@@ -223,7 +231,9 @@ def _rank(value: Value, ranks: dict[str, float]) -> tuple[float, str]:
 def _holds(condition: Condition, cells: dict[int, Estimate]) -> bool:
     match condition:
         case Compared(place, compare, number):
-            return place in cells and _HOLDS[compare](cells[place].value, number)
+            # Nothing is true of a number that is not known, not even that it is unequal.
+            value = cells[place].value if place in cells else None
+            return value is not None and _HOLDS[compare](value, number)
         case Every(conditions):
             return all(_holds(each, cells) for each in conditions)
         case Some(conditions):
@@ -243,17 +253,7 @@ def _relabelled(estimate: Estimate, asked: Asked) -> Estimate:
         return dict(zip(interval_names(intervals[column]), labels[column], strict=False)).get(str(value), value)
 
     group = tuple((renamed.get(column, column), label(column, value)) for column, value in estimate.group)
-    return Estimate(
-        estimate.statistic,
-        estimate.column,
-        group,
-        estimate.value,
-        estimate.standard_error,
-        estimate.interval,
-        estimate.confidence,
-        estimate.term,
-        estimate.sampling,
-    )
+    return dataclasses.replace(estimate, group=group)
 
 
 def label_of(aggregate: Aggregate) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wardround.federation.expressions import Value
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.query import Query
 from wardround.federation.training import Step
 
@@ -42,18 +43,20 @@ class SiteState(StrEnum):
 class Estimate:
     """A number with its error at `confidence`: that of the noise, and with `sampling` also that of the sample.
 
-    `term` says which number it is, where a statistic gives several: an interval, a level, a time, a column.
+    `term` says which number it is, where a statistic gives several: an interval, a level, a time, a column. With a
+    `reason` there is no number and no error, and the interval is all that is still possible.
     """
 
     statistic: str
     column: str | None
     group: tuple[tuple[str, Value], ...]
-    value: float
-    standard_error: float
+    value: float | None
+    standard_error: float | None
     interval: tuple[float, float]
     confidence: float
     term: str = ""
     sampling: bool = False
+    reason: NoEstimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,10 @@ class PrivacyStatement:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Estimates from the sites that answered, and who did not; `updates` are the answer to a step."""
+    """Estimates from the sites that answered, and who did not; `updates` are the answer to a step.
+
+    `left_out` answered too, with totals that no table gives, and is in none of the estimates.
+    """
 
     plan_id: str
     unit: str
@@ -107,6 +113,7 @@ class Answer:
     estimates: tuple[Estimate, ...]
     privacy: PrivacyStatement
     updates: tuple[Update, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

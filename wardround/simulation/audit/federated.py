@@ -77,4 +77,4 @@ def _answers(
         results = [federation.client.ask(QUESTION, epsilon=epsilon, fresh=True) for _ in range(asked)]
     finally:
         federation.close()
-    return np.array([[round(each.value / grid) for each in result] for result in results], np.int64)
+    return np.array([[round((each.value or 0.0) / grid) for each in result] for result in results], np.int64)

@@ -1,0 +1,167 @@
+"""A number that is not known is not shown as one: on every screen, in every file, in every order."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from xml.etree import ElementTree as Tree
+
+import pytest
+
+from coordinator.accounting import Outcome
+from coordinator.answers import StoredAnswer, _encode, decode_answer
+from protos._generated import answer_pb2 as pb
+from protos.codec_answer import answer_from_message, answer_to_message, estimate_to_message
+from tests.analyst.stored import estimate, stored
+from wardround.analyst.plot import picture
+from wardround.analyst.result import Result
+from wardround.analyst.views import Asked, Compared, Ordering, View
+from wardround.federation.answer import Answer, Estimate, Loss
+from wardround.federation.errors import MalformedMessage
+from wardround.federation.expressions import Operator
+from wardround.federation.no_estimate import NoEstimate
+from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+
+
+def unknown(reason: NoEstimate = NoEstimate.TOO_FEW, **changed: object) -> Estimate:
+    plain = Estimate("mean", "sbp", (), None, None, (80.0, 200.0), 0.95, reason=reason)
+    return dataclasses.replace(plain, **changed)  # type: ignore[arg-type]
+
+
+CORRELATION = unknown(NoEstimate.NO_SPREAD, statistic="correlation", term="age", interval=(-1.0, 1.0), sampling=True)
+
+
+@pytest.mark.parametrize("reason", NoEstimate)
+def test_a_reader_is_told_that_there_is_none_why_and_what_to_do(reason: NoEstimate) -> None:
+    result = Result(stored(dataclasses.replace(CORRELATION, reason=reason)))
+    for text in (str(result), result._repr_html_()):
+        assert "no estimate" in text
+        assert "±" not in text
+        assert "ask with a larger ε" in text
+    assert f"No estimate of CORR(sbp): {reason.sentence}" in str(result)
+
+
+def test_a_script_reads_null_and_a_reason() -> None:
+    (line,) = json.loads(json.dumps(Result(stored(CORRELATION)).document(), allow_nan=False))["estimates"]
+    assert (line["value"], line["standard_error"], line["interval"]) == (None, None, [-1.0, 1.0])
+    assert line["reason"] == {"code": "no_spread", "message": NoEstimate.NO_SPREAD.sentence}
+
+
+def test_frames_hold_no_number_and_the_reason() -> None:
+    result = Result(stored(unknown(), estimate("count", None, 5.0, 1.0)))
+    frame = result.to_pandas()
+    assert frame["value"].dtype == frame["standard_error"].dtype == "float64"
+    assert math.isnan(frame["value"][0])
+    assert frame["reason"].isna().tolist() == [False, True]
+    assert frame["reason"][0] == "too_few"
+    assert Result(stored(unknown())).to_pandas()["value"].dtype == "float64"
+    table = result.to_arrow()
+    assert table["value"].to_pylist() == [None, 5.0]
+    assert table["reason"].to_pylist() == ["too_few", None]
+
+
+def drawn(answer: Answer) -> tuple[list[str], list[str], list[str]]:
+    """The circles, the paths and the texts of a picture."""
+    tree = list(Tree.fromstring(picture(answer)).iter())  # noqa: S314 -- our own text
+    return (
+        [node.attrib["cx"] for node in tree if node.tag.endswith("circle")],
+        [node.attrib["d"] for node in tree if node.tag.endswith("path")],
+        [node.text or "" for node in tree if node.tag.endswith("text")],
+    )
+
+
+def test_a_picture_has_a_gap_and_says_so() -> None:
+    circles, _, texts = drawn(stored(estimate("mean", "sbp", 120.0, 1.0, group=(("dx", "a"),)),
+                                     unknown(group=(("dx", "b"),))))  # fmt: skip
+    assert len(circles) == 1
+    assert "no estimate" in texts
+    assert "1 of 2 have no estimate" in texts[-1]
+
+
+def test_a_curve_ends_and_a_series_breaks_where_nothing_is_known() -> None:
+    left = unknown(NoEstimate.NOBODY_LEFT, statistic="survival", column="t", interval=(0.0, 0.4), term="3")
+    curve = [estimate("survival", "t", 0.9 - time / 10, 0.01, term=str(time)) for time in (1, 2)]
+    _, ended, texts = drawn(stored(*curve, left))
+    _, whole, _ = drawn(stored(*curve, estimate("survival", "t", 0.6, 0.01, term="3")))
+    assert len(ended[1].split(" L")) < len(whole[1].split(" L"))
+    assert "no estimate" in texts
+    months = [estimate("count", None, 5.0, 1.0, group=(("on", f"2026-0{month}"),)) for month in (1, 2, 4, 5)]
+    _, pieces, _ = drawn(stored(*months[:2], unknown(statistic="count", column=None, group=(("on", "2026-03"),)),
+                                *months[2:]))  # fmt: skip
+    # A band and a line on each side of March.
+    assert len(pieces) == 4
+
+
+def grouped(view: View) -> list[object]:
+    query = Query("t", (Aggregate(Statistic.MEAN, "sbp"),), None, (Grouping("dx"),))
+    answer = stored(
+        estimate("mean", "sbp", 120.0, 1.0, group=(("dx", "a"),)),
+        unknown(group=(("dx", "b"),)),
+        estimate("mean", "sbp", 140.0, 1.0, group=(("dx", "c"),)),
+    )
+    result = Result(answer, Asked(query, view))
+    return [dict(each.group)["dx"] for each in result] + [result.gap]
+
+
+@pytest.mark.parametrize("compare", Operator)
+def test_nothing_is_true_of_a_number_that_is_not_known(compare: Operator) -> None:
+    assert "b" not in grouped(View(having=Compared(0, compare, 130.0)))
+
+
+def test_groups_without_an_estimate_stand_last_and_make_no_gap() -> None:
+    assert grouped(View(order=(Ordering(0),))) == ["a", "c", "b", None]
+    assert grouped(View(order=(Ordering(0, descending=True),))) == ["c", "a", "b", None]
+    assert grouped(View(order=(Ordering(0),), limit=2)) == ["a", "c", None]
+
+
+def wired(estimates: tuple[Estimate, ...]) -> pb.Answer:
+    return answer_to_message(stored(*estimates), [estimate_to_message(each) for each in estimates])
+
+
+@pytest.mark.parametrize("reason", NoEstimate)
+def test_the_wire_carries_the_reason(reason: NoEstimate) -> None:
+    told = unknown(reason)
+    assert answer_from_message(wired((told,))).estimates == (told,)
+
+
+def test_a_peer_of_before_reads_the_middle_of_all_that_is_possible() -> None:
+    message = estimate_to_message(unknown())
+    assert (message.value, message.standard_error, message.lower, message.upper) == (140.0, 60.0, 80.0, 200.0)
+
+
+def test_an_answer_of_a_peer_of_before_is_read_as_it_was() -> None:
+    message = wired((unknown(),))
+    message.estimates[0].ClearField("reason")
+    (read,) = answer_from_message(message).estimates
+    assert (read.value, read.standard_error, read.reason) == (140.0, 60.0, None)
+
+
+def test_a_reason_that_nobody_knows_is_refused() -> None:
+    message = wired((unknown(),))
+    message.estimates[0].reason = 99  # type: ignore[assignment]
+    with pytest.raises(MalformedMessage, match="reason"):
+        answer_from_message(message)
+
+
+def kept(*estimates: Estimate, left_out: tuple[str, ...] = ()) -> StoredAnswer:
+    outcome = Outcome(("north",), (), ())
+    return StoredAnswer(outcome, estimates, "discrete_gaussian", Loss(0.5, 1e-7), 1, "parallel", False, left_out)
+
+
+BEFORE = (
+    '{"answered":["north"],"charged":[0.5,1e-07],"composition":"parallel","estimates":[["mean","sbp",[],140.0,60.0,'
+    '[80.0,200.0],0.95,"",false]],"mechanism":"discrete_gaussian","missing":[],"noiseless":false,"overlap":1,'
+    '"refused":[]}'
+)
+
+
+def test_a_stored_answer_of_before_is_shown_as_before_and_written_the_same() -> None:
+    read = decode_answer(BEFORE)
+    assert (read.estimates[0].value, read.estimates[0].reason, read.left_out) == (140.0, None, ())
+    assert _encode(read) == BEFORE
+
+
+def test_a_stored_answer_keeps_the_reason_and_who_was_left_out() -> None:
+    answer = kept(unknown(NoEstimate.NOBODY_LEFT), estimate("count", None, 5.0, 1.0), left_out=("west",))
+    assert decode_answer(_encode(answer)) == answer
