@@ -45,6 +45,10 @@ class Outcome:
     refused: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
 
+    def without(self, sites: tuple[str, ...]) -> Outcome:
+        """The same, with these sites' answers left out."""
+        return Outcome(tuple(site for site in self.answered if site not in sites), self.refused, self.missing)
+
 
 @dataclass(frozen=True, slots=True)
 class Balances:

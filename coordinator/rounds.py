@@ -15,6 +15,7 @@ from coordinator.accounting import Accounting, Outcome, Question, outcome_of, qu
 from coordinator.answers import StoredAnswer, has_answer, keep_answer
 from coordinator.collection import Collection
 from coordinator.combining import NoiseSetting
+from coordinator.combining.possible import impossible
 from coordinator.combining.released import combine_releases
 from coordinator.dispatch import Dispatch, round_key
 from coordinator.ledger import Ledger
@@ -62,24 +63,32 @@ class Round:
         self._collection.gather(plan)
         outcome = self._accounting.settle(plan)
         refuse_too_few(outcome, study)
-        estimates = () if isinstance(plan.query, Step) else self._estimates(plan, outcome)
+        estimates, left_out = ((), ()) if isinstance(plan.query, Step) else self._estimates(plan, outcome)
         overlap = study.overlap_among(plan.participants)
         answer = StoredAnswer(
-            outcome=outcome,
+            outcome=outcome.without(left_out),
             estimates=estimates,
             mechanism=plan.mechanism.value,
             charged=loss_of(self._accounting.charged(plan), overlap=overlap, delta=question.delta),
             overlap=overlap,
             composition=self._setting.composition(overlap=overlap),
             noiseless=self._setting.noiseless,
+            left_out=left_out,
         )
         keep_answer(self._ledger, plan.plan_id, answer)
         self._dispatch.forget(plan)
 
-    def _estimates(self, plan: Plan, outcome: Outcome) -> tuple[Estimate, ...]:
+    def _estimates(self, plan: Plan, outcome: Outcome) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
+        """The estimates, and the sites that are in none of them because no table gives what they sent."""
+        study = self._ledger.study
         releases = [decode_release(payload) for payload in self._collection.releases(plan, outcome.answered)]
-        form = shape_of(plan, self._ledger.study)
-        return combine_releases(plan, form, releases, setting=self._setting, patients=self._declared())
+        form = shape_of(plan, study)
+        left_out = impossible(plan, form, releases)
+        if left_out:
+            log.warning("round %s leaves out %s: impossible totals", plan.plan_id[:12], ", ".join(left_out))
+        refuse_too_few(outcome.without(left_out), study, left_out)
+        kept = [release for release in releases if release.site not in left_out]
+        return combine_releases(plan, form, kept, setting=self._setting, patients=self._declared()), left_out
 
     def _declared(self) -> dict[str, int]:
         with self._ledger.database.reading() as connection:
@@ -237,20 +246,25 @@ def ended_without_answer(ledger: Ledger, plan_id: str) -> FederationError | None
     return Unavailable("The round is not running now; ask again.")
 
 
-def refuse_too_few(outcome: Outcome, study: Study) -> None:
-    """`TooFewSites` unless enough sites answered."""
+def refuse_too_few(outcome: Outcome, study: Study, left_out: tuple[str, ...] = ()) -> None:
+    """`TooFewSites` unless enough sites answered, those that are left out apart."""
     if len(outcome.answered) < study.min_sites:
-        raise too_few(outcome, study)
+        raise too_few(outcome, study, left_out)
 
 
-def too_few(outcome: Outcome, study: Study) -> TooFewSites:
-    """The refusal, with who is missing and who refused."""
-    asked = len(outcome.answered) + len(outcome.refused) + len(outcome.missing)
+def too_few(outcome: Outcome, study: Study, left_out: tuple[str, ...] = ()) -> TooFewSites:
+    """The refusal, with who is missing, who refused and who is left out."""
+    asked = len(outcome.answered) + len(outcome.refused) + len(outcome.missing) + len(left_out)
     text = f"{len(outcome.answered)} of {asked} sites answered and the study needs {study.min_sites}"
     if outcome.missing:
         text += f"; missing: {', '.join(outcome.missing)}"
     if outcome.refused:
         text += f"; refused: {', '.join(f'{site} ({code})' for site, code in outcome.refused)}"
+    if left_out:
+        text += f"; left out: {', '.join(left_out)}, with totals such as no table gives"
+        return TooFewSites(
+            f"{text}. What a site has sent stays: once the hospital has mended it, ask afresh (--fresh)."
+        )
     # A refusal is signed and stays; a site that is only missing may still answer the same plan.
     if study.min_sites > len(outcome.answered) + len(outcome.missing):
         text += ". A refusal is final for this question: when the hospitals have changed their policy, ask it afresh"

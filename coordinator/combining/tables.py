@@ -14,7 +14,7 @@ import numpy as np
 
 from coordinator.combining.noise import CONFIDENCE, NORMAL, Noise
 from coordinator.combining.total import Floats, Found, Total, estimate
-from wardround.federation.answer import Estimate
+from wardround.federation.answer import NOISE_AWARE, Estimate
 from wardround.federation.query import Aggregate, Statistic
 from wardround.federation.study import Unit
 
@@ -31,11 +31,11 @@ def estimates(total: Total) -> Iterator[Estimate]:
     table = total.matrix.reshape(len(domains[0]), len(domains[1])) * grid
     noise = total.noise.scaled(grid)
     deviation = noise.deviation
-    value, slopes = independence(table, deviation)
+    value = independence(table, deviation)
     free = freedom(table, deviation)
-    error = deviation * math.sqrt(float((slopes**2).sum()))
-    reach = noise.wide * error
-    yield estimate(aggregate, (), Found(value, error, (max(value - reach, 0.0), value + reach)), term="statistic")
+    # A number of the released table itself, to compare with others of its kind: no estimate of Pearson's χ².
+    term = "statistic" if deviation == 0.0 else NOISE_AWARE
+    yield estimate(aggregate, (), Found(value, 0.0, (value, value)), term=term)
     yield estimate(aggregate, (), Found(float(free), 0.0, (float(free), float(free))), term="degrees_of_freedom")
     chance, doubt = p_value(table, noise, value, free, seed=int(total.key[:16] or "0", 16))
     ends = (max(chance - NORMAL * doubt, 0.0), min(chance + NORMAL * doubt, 1.0))
@@ -47,15 +47,15 @@ def estimates(total: Total) -> Iterator[Estimate]:
         yield estimate(counted, group, Found(count, deviation, (count - reach, count + reach)))
 
 
-def independence(table: Floats, deviation: float) -> tuple[float, Floats]:
-    """Σ(T − E)²/(E + σ²) and its slopes in the cells; without noise it is Pearson's statistic.
+def independence(table: Floats, deviation: float) -> float:
+    """Σ(T − E)²/(E + σ²); without noise it is Pearson's statistic.
 
     E is what independence expects from the margins, σ² the noise of a cell: a cell varies by both.
     """
     expected = _expected(table)
     scale = expected + deviation**2
     apart = np.where(scale > 0.0, (table - expected) / np.where(scale > 0.0, scale, 1.0), 0.0)
-    return float((apart * (table - expected)).sum()), 2.0 * apart
+    return float((apart * (table - expected)).sum())
 
 
 def freedom(table: Floats, deviation: float) -> int:

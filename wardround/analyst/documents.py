@@ -155,7 +155,7 @@ def _estimate(estimate: Estimate, name: str) -> dict[str, Json]:
         "group": {column: _value(value) for column, value in estimate.group},
         "value": None if estimate.value is None else finite(estimate.value),
         "standard_error": None if estimate.standard_error is None else finite(estimate.standard_error),
-        "interval": [finite(bound) for bound in estimate.interval],
+        "interval": [finite(bound) for bound in estimate.shown_interval or (math.nan, math.nan)],
         "confidence": finite(estimate.confidence),
         "term": estimate.term or None,
         "sampling": estimate.sampling,

@@ -127,8 +127,8 @@ class Result:
         columns["term"] = [each.term or None for each in self]
         columns["value"] = [each.value for each in self]
         columns["standard_error"] = [each.standard_error for each in self]
-        columns["lower"] = [each.interval[0] for each in self]
-        columns["upper"] = [each.interval[1] for each in self]
+        columns["lower"] = [None if (ends := each.shown_interval) is None else ends[0] for each in self]
+        columns["upper"] = [None if (ends := each.shown_interval) is None else ends[1] for each in self]
         columns["confidence"] = [each.confidence for each in self]
         columns["sampling"] = [each.sampling for each in self]
         columns["reason"] = [None if each.reason is None else each.reason.value for each in self]
@@ -157,7 +157,7 @@ class Result:
                 *(cell_text(value_text(cells[name])) if name in cells else "" for name in groups),
                 line.label,
                 *((cell_text(_term(line.estimate)),) if terms else ()),
-                *estimate_text(line.estimate.value, line.estimate.standard_error, line.estimate.interval),
+                *estimate_text(line.estimate.value, line.estimate.standard_error, line.estimate.shown_interval),
             )
             for line in lines
             for cells in (dict(line.estimate.group),)

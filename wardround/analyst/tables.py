@@ -37,8 +37,12 @@ def decimals_for(standard_error: float) -> int:
 NO_ESTIMATE = "no estimate"
 
 
-def estimate_text(value: float | None, standard_error: float | None, interval: tuple[float, float]) -> tuple[str, str]:
+def estimate_text(
+    value: float | None, standard_error: float | None, interval: tuple[float, float] | None
+) -> tuple[str, str]:
     """The number with its error, and the interval; without a number, that there is none and what is still possible."""
+    if interval is None:
+        return f"{value or 0.0:.4g}", "none"
     if value is None or standard_error is None:
         return NO_ESTIMATE, interval_text(interval, 0.0)
     exact = interval[0] == interval[1]

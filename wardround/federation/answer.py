@@ -7,11 +7,14 @@ from enum import StrEnum
 
 from wardround.federation.expressions import Value
 from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.query import Query
+from wardround.federation.query import Query, Statistic
 from wardround.federation.training import Step
 
 MAX_UPDATE_BYTES = 2**30
 """What the updates of one answer take at most: an analyst holds them all."""
+
+NOISE_AWARE = "noise_aware_statistic"
+"""The term of the number by which a table of two columns is tested: of the released table, not of the patients'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,11 @@ class Estimate:
     term: str = ""
     sampling: bool = False
     reason: NoEstimate | None = None
+
+    @property
+    def shown_interval(self) -> tuple[float, float] | None:
+        """The interval; None for a number that estimates nothing and so has none."""
+        return None if self.term == NOISE_AWARE and self.statistic == Statistic.CHI_SQUARE else self.interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from wardround.privacy.law import Mechanism, NoiseLaw
 # Tails are computed to about 1e-15; a confidence closer to 1 than this would be rounding error.
 LARGEST_CONFIDENCE = 1.0 - 1e-9
 _ARITHMETIC_ERROR = 1e-12
+_SMALL_CHANCE = 1 / 16
 
 # Up to this scale the sum of discrete Laplace draws is convolved; above it, the continuous law.
 _CONVOLVED_SCALE = 4096
@@ -32,6 +33,22 @@ def critical_value(law: NoiseLaw, *, terms: int, confidence: float) -> float:
     if not 0.0 < confidence <= LARGEST_CONFIDENCE:
         raise ValueError(f"a confidence must be above 0 and at most 1 - 1e-9, not {confidence!r}")
     return _critical_value(law, terms, confidence)
+
+
+def passed_with_chance(law: NoiseLaw, chance: float) -> int:
+    """A whole number that one draw passes upwards with at most this chance, below 1/16; downwards with the same.
+
+    A Gaussian weight beyond σ is below its own integral over ±1/2, and the weights of all integers add up to at least
+    σ√2π: so P(N ≥ t) ≤ Q((t − 1/2)/σ). A Laplace tail is q^t/(1 + q) with q = e^(−1/b) (PROOFS.md#intervals).
+    """
+    if not 0.0 < chance < _SMALL_CHANCE:
+        raise ValueError(f"a chance must be above 0 and below 1/16, not {chance!r}")
+    scale = float(law.scale)
+    match law.mechanism:
+        case Mechanism.DISCRETE_GAUSSIAN:
+            return math.ceil(max(-NormalDist().inv_cdf(chance), 1.0) * scale + 1.5)
+        case Mechanism.DISCRETE_LAPLACE:  # pragma: no branch
+            return math.ceil(-scale * (math.log(chance) + math.log1p(math.exp(-1.0 / scale)))) + 1
 
 
 def mean_interval(a: float, b: float, *, sd: float, critical: float) -> tuple[float, float]:
