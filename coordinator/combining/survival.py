@@ -20,6 +20,7 @@ from wardround.federation.shape import Part
 
 _LARGEST_LOG = 700.0
 _HALF = 0.5
+_ALMOST = 0.999
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ def curve_of(censored: Floats, events: Floats, noise: Noise) -> Curve:
     risk = np.cumsum(leaving[::-1])[::-1]
     size = len(risk)
     sd, critical = noise.deviation, noise.wide
-    unsure = risk <= critical * sd * np.sqrt(2.0 * np.arange(size, 0, -1))
+    deviations = sd * np.sqrt(2.0 * np.arange(size, 0, -1))
+    unsure = risk <= critical * deviations
     lost = int(np.argmax(unsure)) if unsure.any() else size
     safe = np.where(np.arange(size) < lost, risk, 1.0)
     died = np.where(np.arange(size) < lost, events, 0.0)
@@ -96,10 +98,23 @@ def curve_of(censored: Floats, events: Floats, noise: Noise) -> Curve:
     later = np.arange(size - 1, -1, -1)
     noised = np.cumsum((pull - 1.0 / left) ** 2 + pull**2) + 2.0 * later * pull**2
     relative = np.sqrt(greenwood + sd * sd * noised)
-    return _shown(share, relative, lost, critical)
+    return _shown(share, relative, lost, _surer(risk, deviations, lost, noise))
 
 
-def _shown(share: Floats, relative: Floats, lost: int, critical: float) -> Curve:
+def _surer(risk: Floats, deviations: Floats, lost: int, noise: Noise) -> Floats:
+    """The critical value at each time: the larger, the less clear of the noise those at risk have been until then."""
+    if noise.deviation == 0.0:
+        return np.full(len(risk), noise.wide)
+    clearances = np.minimum.accumulate(risk / deviations)
+    # A share of those at risk is a ratio: as in Fieller's interval, what they may be fewer by stretches it.
+    found = [
+        noise.shown(clearance) / (1.0 - min(noise.wide / clearance, _ALMOST) ** 2)
+        for clearance in clearances[:lost].tolist()
+    ]
+    return np.array([*found, *([noise.wide] * (len(risk) - lost))])
+
+
+def _shown(share: Floats, relative: Floats, lost: int, critical: Floats) -> Curve:
     """The curve in order: falling, within [0, 1], and silent from `lost` on."""
     raw = np.minimum(share, 2.0)
     error = np.minimum(raw * relative, 0.5)

@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 from tests.learning.sums import Array, people, study_of, train, training_of
 from wardround.analyst.learning.evaluating import binary_metrics, doubts, edges_of, numeric_metrics
 from wardround.analyst.learning.fitted import Metric, RoundSums
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.step_form import LENGTH, SCORE_BINS
 from wardround.federation.training import ModelKind
 
@@ -142,10 +143,26 @@ def test_metrics_of_anything_are_numbers_in_their_range(values: list[float], noi
         *binary_metrics(sums, edges_of(0.0, 1.0)),
         *numeric_metrics(RoundSums(np.array([values[:4]]), {}, 1, noise_sd), 4.5),
     ):
+        if metric.reason is not None:
+            assert (metric.value, metric.standard_error) == (None, None)
+            continue
         assert math.isfinite(metric.value)
         assert math.isfinite(metric.standard_error)
         if metric.name in ("auc", "accuracy", "brier"):
             assert 0.0 <= metric.value <= 1.0
+
+
+def test_metrics_of_nobody_are_none_and_the_reason_is_told() -> None:
+    """They were 0 ± something, or 1: the noise of too few patients looked like a perfect model."""
+    cells = np.array([np.linspace(1.0, 2.0, 2 * SCORE_BINS)])
+    found = binary_metrics(RoundSums(cells, {}, 1, 10.0), edges_of(0.0, 1.0))
+    assert {(each.value, each.standard_error, each.reason) for each in found} == {(None, None, NoEstimate.TOO_FEW)}
+    (told,) = doubts(found)
+    assert told.startswith("no estimate of auc and accuracy and brier and calibration on held-out patients: there are")
+    # Many patients whose outcomes hardly differ: an error, but no share of a variance.
+    root, share = numeric_metrics(RoundSums(np.array([[500.0, 5.0, 0.0, 0.5]]), {}, 1, 5.0), 4.5)
+    assert root.value is not None
+    assert (share.value, share.reason) == (None, NoEstimate.NO_SPREAD)
 
 
 @pytest.mark.parametrize(("noise_sd", "believed"), [(0.1, True), (100.0, False)])

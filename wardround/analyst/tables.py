@@ -37,6 +37,11 @@ def decimals_for(standard_error: float) -> int:
 NO_ESTIMATE = "no estimate"
 
 
+def metric_text(value: float | None, standard_error: float | None) -> str:
+    """The number with its error, or that there is none."""
+    return NO_ESTIMATE if value is None or standard_error is None else with_error(value, standard_error)
+
+
 def estimate_text(
     value: float | None, standard_error: float | None, interval: tuple[float, float] | None
 ) -> tuple[str, str]:

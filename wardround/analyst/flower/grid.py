@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MessageType, MetricRecord, RecordDict
@@ -30,6 +31,7 @@ from wardround.analyst.flower.records import (
     run_of,
     weights_in,
 )
+from wardround.analyst.learning.fitted import Metric
 from wardround.federation.errors import DeadlinePassed, QueryMistaken
 from wardround.federation.step_form import Vector
 
@@ -167,13 +169,11 @@ class WardroundGrid(Grid):
                 }
             case MessageType.EVALUATE:
                 scores = self.rounds.evaluate(weights, limit_seconds=limit_seconds)
+                known = [{each.name for each in found.metrics if each.value is not None} for found in scores.values()]
+                everywhere = set.intersection(*known) if known else set()
                 return {
                     site: RecordDict(
-                        {
-                            METRICS: MetricRecord(
-                                {**{each.name: each.value for each in found.metrics}, EXAMPLES: found.examples}
-                            )
-                        }
+                        {METRICS: MetricRecord({**known_metrics(found.metrics, everywhere), EXAMPLES: found.examples})}
                     )
                     for site, found in scores.items()
                 }
@@ -216,3 +216,8 @@ def _model(sent: Sequence[RecordDict]) -> tuple[Vector, ArrayRecord]:
     if any(not np.array_equal(weights, found[0][0]) for weights, _ in found[1:]):
         raise QueryMistaken("a round is one plan to all sites, so all messages of it carry the same model.")
     return found[0]
+
+
+def known_metrics(metrics: Sequence[Metric], names: AbstractSet[str]) -> dict[str, float]:
+    """Flower takes means of numbers that every site has: a metric without an estimate at one of them is left out."""
+    return {each.name: each.value for each in metrics if each.value is not None and each.name in names}

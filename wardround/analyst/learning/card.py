@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from wardround.analyst.documents import Json, finite, privacy_document
+from wardround.analyst.documents import Json, finite, privacy_document, reason_document
 from wardround.analyst.learning.driver import Trained
 from wardround.analyst.learning.planner import Outline
 from wardround.analyst.learning.predictor import categories_of
@@ -45,7 +45,12 @@ def trained_document(trained: Trained) -> dict[str, Json]:
             for each in trained.fitted.coefficients
         ],
         "metrics": [
-            {"name": each.name, "value": finite(each.value), "standard_error": finite(each.standard_error)}
+            {
+                "name": each.name,
+                "value": None if each.value is None else finite(each.value),
+                "standard_error": None if each.standard_error is None else finite(each.standard_error),
+                "reason": reason_document(each.reason),
+            }
             for each in trained.fitted.metrics
         ],
         "plan_ids": [answer.plan_id for answer in answers],

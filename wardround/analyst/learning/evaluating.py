@@ -14,10 +14,12 @@ import numpy as np
 from wardround.analyst.learning.fitted import Metric, RoundSums, Standardisation
 from wardround.analyst.learning.linear import SPREADS_OF_TARGET
 from wardround.analyst.learning.logistic import chance
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.step_form import SCORE_BINS, Input, Vector
 
 _NARROWEST = 1e-6
 _HALVINGS = 50
+_SURE = NormalDist().inv_cdf(0.975)
 
 
 def edges_of(middle: float, wide: float) -> tuple[float, ...]:
@@ -59,7 +61,8 @@ def numeric_metrics(sums: RoundSums, reach: float) -> tuple[Metric, ...]:
     """
     patients, squares, first, second = (2.0 * sums.totals[0]).tolist()
     noise = 2.0 * sums.noise_sd
-    patients = max(patients, 2.0 * noise, 1.0)
+    if patients <= _least(noise, 1):
+        return _unknown("rmse"), _unknown("r2")
     seen = min(max(squares / patients, 0.0), 1.0)
     error, slope = _uncut(seen)
     # Errors are taken as normal: the square of one then varies by √2 of its mean.
@@ -71,12 +74,23 @@ def numeric_metrics(sums: RoundSums, reach: float) -> tuple[Metric, ...]:
     whole, slope = _uncut(second / patients)
     # Of the outcomes' squares about their mean; the number of patients hardly matters, as it divides errors too.
     blur = slope * noise * math.sqrt(1.0 + 4.0 * mean**2 + mean**4) / patients
-    variance = max(whole - mean**2, blur, _NARROWEST**2)
+    variance = whole - mean**2
+    if variance <= max(_SURE * blur, _NARROWEST**2):
+        return root, _unknown("r2", NoEstimate.NO_SPREAD)
     left = error / variance
     shown = min(max(1.0 - left, 0.0), 1.0)
     sampling = 4.0 * shown * (1.0 - shown) ** 2 / patients
     noisy = (noise_of_error**2 + (left * blur) ** 2) / variance**2
     return root, Metric("r2", 1.0 - left, math.sqrt(sampling + noisy))
+
+
+def _least(noise_sd: float, cells: int) -> float:
+    """How many patients may be no more than the noise of so many cells, or than nobody."""
+    return max(_SURE * noise_sd * math.sqrt(cells), 1.0)
+
+
+def _unknown(name: str, reason: NoEstimate = NoEstimate.TOO_FEW) -> Metric:
+    return Metric(name, None, None, reason)
 
 
 def cut_note(target: Input, reach: float) -> str:
@@ -113,19 +127,31 @@ def doubts(metrics: tuple[Metric, ...]) -> tuple[str, ...]:
     drowned = [
         each.name
         for each in metrics
-        if (each.name in ("rmse", "r2") and each.standard_error > abs(each.value) / 2)
-        or (each.name in ("auc", "accuracy") and each.standard_error > _USELESS)
+        if each.value is not None
+        and each.standard_error is not None
+        and (
+            (each.name in ("rmse", "r2") and each.standard_error > abs(each.value) / 2)
+            or (each.name in ("auc", "accuracy") and each.standard_error > _USELESS)
+        )
     ]
-    if not drowned:
-        return ()
-    says = "say" if len(drowned) > 1 else "says"
-    return (f"too few held-out patients for the noise: {' and '.join(drowned)} {says} little; see the standard error",)
+    unknown = {each.reason: [other.name for other in metrics if other.reason is each.reason] for each in metrics}
+    told = [
+        f"no estimate of {' and '.join(names)} on held-out patients: {reason.sentence.rstrip('.')}"
+        for reason, names in unknown.items()
+        if reason is not None
+    ]
+    if drowned:
+        says = "say" if len(drowned) > 1 else "says"
+        few = f"too few held-out patients for the noise: {' and '.join(drowned)} {says} little"
+        told.append(f"{few}; see the standard error")
+    return tuple(told)
 
 
 def _area(no: Vector, yes: Vector, noise_sd: float) -> Metric:
     """The chance that a patient with the outcome scores above one without; half for those in the same bin."""
-    least = max(noise_sd * math.sqrt(SCORE_BINS), 1.0)
-    without, with_outcome = max(float(no.sum()), least), max(float(yes.sum()), least)
+    without, with_outcome = float(no.sum()), float(yes.sum())
+    if min(without, with_outcome) <= _least(noise_sd, SCORE_BINS):
+        return _unknown("auc")
     below = (np.cumsum(no) - no / 2.0) / without
     over = (np.cumsum(yes[::-1])[::-1] - yes / 2.0) / with_outcome
     area = min(max(float(yes @ below) / with_outcome, 0.0), 1.0)
@@ -145,7 +171,9 @@ def _area_sampling(area: float, without: float, with_outcome: float) -> float:
 
 def _mean(name: str, cells: Vector, values: Vector, noise_sd: float, *, within: tuple[float, float]) -> Metric:
     """The mean over patients of a value that their cell determines."""
-    patients = max(float(cells.sum()), noise_sd * math.sqrt(cells.size), 1.0)
+    patients = float(cells.sum())
+    if patients <= _least(noise_sd, cells.size):
+        return _unknown(name)
     mean = min(max(float((cells * values).sum()) / patients, within[0]), within[1])
     apart = values - mean
     noise = (noise_sd / patients) ** 2 * float(np.square(apart).sum())

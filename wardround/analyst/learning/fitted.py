@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from wardround.federation.no_estimate import NoEstimate
 from wardround.federation.step_form import Vector
 from wardround.federation.training import ModelKind
 
@@ -60,11 +61,12 @@ class Coefficient:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How well the model does on patients it has not seen, with the error of sampling and noise."""
+    """How well the model does on patients it has not seen, with its whole error, or why there is no number."""
 
     name: str
-    value: float
-    standard_error: float
+    value: float | None
+    standard_error: float | None
+    reason: NoEstimate | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from wardround.analyst.learning.planner import noise_of
 from wardround.analyst.learning.predictor import Columns, Predictor, categories_of
 from wardround.analyst.meaning import answer_meaning, next_text, plural, too_much
 from wardround.analyst.result import protection_text
-from wardround.analyst.tables import Table, as_html, as_text, interval_text, listed, percent, with_error
+from wardround.analyst.tables import Table, as_html, as_text, interval_text, listed, metric_text, percent, with_error
 from wardround.federation.answer import PrivacyStatement
 from wardround.federation.plain_text import escaped
 from wardround.federation.step_form import Vector, inputs_of
@@ -89,7 +89,7 @@ class TrainingResult:
             (each.name, with_error(each.value, each.standard_error), interval_text(each.interval, each.standard_error))
             for each in fitted.coefficients
         )
-        metrics = tuple((each.name, with_error(each.value, each.standard_error)) for each in fitted.metrics)
+        metrics = tuple((each.name, metric_text(each.value, each.standard_error)) for each in fitted.metrics)
         found = []
         if coefficients:
             found.append(Table(("coefficient", "estimate", "95 % interval"), coefficients, 2))
