@@ -107,10 +107,7 @@ def _surer(risk: Floats, deviations: Floats, lost: int, noise: Noise) -> Floats:
         return np.full(len(risk), noise.wide)
     clearances = np.minimum.accumulate(risk / deviations)
     # A share of those at risk is a ratio: as in Fieller's interval, what they may be fewer by stretches it.
-    found = [
-        noise.shown(clearance) / (1.0 - min(noise.wide / clearance, _ALMOST) ** 2)
-        for clearance in clearances[:lost].tolist()
-    ]
+    found = [noise.wide / (1.0 - min(noise.wide / clearance, _ALMOST) ** 2) for clearance in clearances[:lost].tolist()]
     return np.array([*found, *([noise.wide] * (len(risk) - lost))])
 
 
