@@ -1,6 +1,6 @@
 """What scripts read: exit codes, error documents and the form of every `--json` document that needs no wire.
 
-Numbers that noise makes new in every run are recorded by their kind; what is computed is recorded as it is. The
+Of what noise makes new in every run only the keys are recorded; what is computed is recorded as it is. The
 documents of `ask`, `budget` and `train` over a federation are those of `questions` and `kept_folders`.
 """
 
@@ -135,7 +135,7 @@ def _told(words: tuple[object, ...]) -> list[Json]:
 
 
 def form(document: Json) -> Json:
-    """The keys, and of each value only its kind."""
+    """The keys alone: noise decides every number, and whether there is an estimate at all."""
     match document:
         case dict():
             return {key: form(value) for key, value in document.items()}
@@ -143,4 +143,4 @@ def form(document: Json) -> Json:
             kinds = [form(each) for each in document]
             return [each for place, each in enumerate(kinds) if each not in kinds[:place]]
         case _:
-            return {bool: "boolean", int: "number", float: "number", str: "text"}.get(type(document), "null")
+            return "value"
