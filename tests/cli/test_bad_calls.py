@@ -183,7 +183,10 @@ CALLS: dict[str, tuple[tuple[object, ...], str]] = {
         ("coordinator", "init", "@new", "--study", "@study.toml", "--config", "@anywhere.toml"),
         'listen must be host:port, such as "coordinator.example.org:7443".',
     ),
-    "a folder that is taken": (("coordinator", "init", "@consortium", "--study", "@study.toml"), "is not empty"),
+    "a folder that is taken": (
+        ("coordinator", "init", "@consortium", "--study", "@study.toml"),
+        "is a coordinator's folder already",
+    ),
     "a file for a folder": (("coordinator", "init", "@study.toml", "--study", "@study.toml"), "name a new folder"),
     "a folder inside a file": (
         ("coordinator", "init", "@study.toml/new", "--study", "@study.toml"),

@@ -165,7 +165,8 @@ def difference(shown: list[str], printed: str) -> str | None:
 
 
 def _pattern(line: str) -> re.Pattern[str]:
-    noised = "±" in line or "[" in line
+    # A number that noise decides may stand alone, where it has no interval.
+    noised = "±" in line or "[" in line or line.endswith(" none")
     words = [re.escape(word).replace("…", ".*") for word in line.split()]
     if noised:
         words = [_NUMBER.sub(r"-?\\d+(?:\\.\\d+)?", word) for word in words]

@@ -28,7 +28,7 @@ from wardround.federation.ledger.verify import verify
 
 ANSWER = {"plan_id", "unit", "replayed", "noiseless", "sites", "estimates", "privacy"}
 ESTIMATE = {
-    "statistic", "column", "group", "value", "standard_error", "interval", "confidence", "term", "sampling",
+    "statistic", "column", "group", "value", "standard_error", "interval", "confidence", "term", "sampling", "reason",
 }  # fmt: skip
 PRIVACY = {"mechanism", "charged", "spent", "remaining", "overlap", "composition", "adjacency", "meaning"}
 

@@ -85,7 +85,7 @@ def move_tables(federation: Federation) -> None:
 def asked(federation: Federation, sql: str) -> dict[str, tuple[float, float]]:
     """Value and standard error by statistic, group and term; the question is paid once everywhere."""
     document = federation.ask(sql, epsilon=EPSILON)
-    assert document["sites"] == {"answered": sorted(SITES), "refused": {}, "missing": []}
+    assert document["sites"] == {"answered": sorted(SITES), "refused": {}, "missing": [], "left_out": []}
     federation.check_charged_once(str(document["plan_id"]))
     return {
         " ".join([each["statistic"], *each["group"].values(), each["term"] or ""]).strip(): (  # type: ignore[call-overload,index,union-attr]
