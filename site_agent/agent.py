@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from site_agent.ledger import SiteLedger
 from site_agent.pipeline import Pipeline
+from site_agent.store.ledger import SiteLedger
 from wardround.federation.errors import (
     FederationError,
     InvariantBroken,

@@ -21,13 +21,13 @@ from site_agent.configuration import SiteConfiguration
 from site_agent.dataset import FORMATS, TableSource, kind_of, source_path
 from site_agent.folder import SiteFolder, open_folder
 from site_agent.folder_account import account_path, account_standing
-from site_agent.ledger import SiteLedger
 from site_agent.link import GrpcLink
 from site_agent.prepared.dataset import FOLDER as PREPARED
 from site_agent.prepared.dataset import PreparedFirst
 from site_agent.prepared.preparing import Report
 from site_agent.prepared.site import site_dataset
 from site_agent.spending import spending
+from site_agent.store.ledger import SiteLedger
 from wardround.federation.addresses import split_address
 from wardround.federation.certificates import load_certificate, validity
 from wardround.federation.configuration import read_text

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from site_agent.closed_tables import ClosedTables
 from site_agent.dataset import Dataset, check_form
 from site_agent.prepared.batches import Fingerprinted
+from site_agent.store.closed_tables import ClosedTables
 from wardround.federation.errors import FederationError, SchemaRefused, SourceAway
 from wardround.federation.plain_text import escaped
 from wardround.federation.shape import Shape

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from site_agent.charges import Charged
 from site_agent.configuration import SiteConfiguration
 from site_agent.folder import SiteFolder, open_folder
-from site_agent.ledger import SiteLedger
-from site_agent.shared_account import Folder, SharedAccount
 from site_agent.spending import spending
+from site_agent.store.charges import Charged
+from site_agent.store.ledger import SiteLedger
+from site_agent.store.shared_account import Folder, SharedAccount
 from wardround.federation.errors import ConfigurationMistaken, LedgerCorrupt
 from wardround.federation.study import Study
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.closed_tables import Reason, Turn
 from site_agent.folder import open_folder
-from site_agent.outbox import HistoryLine
 from site_agent.serve import open_ledger
+from site_agent.store.closed_tables import Reason, Turn
+from site_agent.store.outbox import HistoryLine
 from wardround.privacy.filter import epsilon_charged
 
 

@@ -17,11 +17,11 @@ import numpy as np
 from site_agent.admission import admit, authentic
 from site_agent.closing import Closing
 from site_agent.dataset import Dataset, check_form
-from site_agent.ledger import SiteLedger
 from site_agent.policy import Approval, Policy
-from site_agent.requests import RequestState
 from site_agent.selecting import key_counts, most_frequent, one_vote, scores
-from site_agent.shared_account import SharedAccount
+from site_agent.store.ledger import SiteLedger
+from site_agent.store.requests import RequestState
+from site_agent.store.shared_account import SharedAccount
 from wardround.federation.errors import (
     BudgetExceeded,
     Mistaken,

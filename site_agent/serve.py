@@ -12,11 +12,11 @@ from pathlib import Path
 from site_agent.agent import Agent
 from site_agent.folder import SiteFolder, open_folder
 from site_agent.folder_account import open_account
-from site_agent.ledger import SiteLedger, utc_today
 from site_agent.link import GrpcLink
 from site_agent.pipeline import Pipeline
 from site_agent.prepared.site import site_dataset
 from site_agent.spending import spending
+from site_agent.store.ledger import SiteLedger, utc_today
 from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.privacy.chance import Chance, SecureChance
 

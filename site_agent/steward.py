@@ -17,8 +17,8 @@ from protos.codec_plan import decode_task
 from site_agent.folder import open_folder
 from site_agent.pipeline import request_text
 from site_agent.policy import Policy
-from site_agent.requests import Request
 from site_agent.serve import open_ledger
+from site_agent.store.requests import Request
 from wardround.federation.errors import FederationError, Mistaken
 from wardround.federation.plan import form_of, price
 from wardround.federation.study import Study

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from protos.codec_plan import decode_task
 from site_agent.dataset import TableSource, open_dataset
-from site_agent.ledger import SiteLedger
 from site_agent.pipeline import Pipeline
 from site_agent.policy import Approval, Policy
+from site_agent.store.ledger import SiteLedger
 from tests.integration.faulty_site import Fate, FaultyTables
 from tests.roles.lone_site import NAME
 from wardround.federation.identity import Identity

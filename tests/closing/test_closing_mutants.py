@@ -22,7 +22,7 @@ SQLITE = "SQLite, a function that raises"
 # Where each module's word is used.
 USES = {
     "site_agent.closing": ("site_agent.pipeline", "Closing"),
-    "site_agent.closed_tables": ("site_agent.ledger", "ClosedTables"),
+    "site_agent.store.closed_tables": ("site_agent.store.ledger", "ClosedTables"),
     "site_agent.pipeline": ("tests.roles.lone_site", "Pipeline"),
     "coordinator.dispatch": ("coordinator.federation", "Dispatch"),
     "coordinator.collection": ("coordinator.federation", "Collection"),
@@ -81,7 +81,7 @@ class Mutant(NamedTuple):
     law: Callable[[Path, pytest.LogCaptureFixture], None]
 
 
-CLOSING, CLOSED, PIPELINE = "site_agent.closing", "site_agent.closed_tables", "site_agent.pipeline"
+CLOSING, CLOSED, PIPELINE = "site_agent.closing", "site_agent.store.closed_tables", "site_agent.pipeline"
 DISPATCH, COLLECTION = "coordinator.dispatch", "coordinator.collection"
 MUTANTS = {
     "nothing is closed": Mutant(CLOSING, "        self._close(form.table, before)\n", "", closes_for_all),

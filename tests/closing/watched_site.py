@@ -10,8 +10,8 @@ from pathlib import Path
 
 from site_agent.dataset import Tables
 from site_agent.learning.examples import Examples
-from site_agent.ledger import SiteLedger
 from site_agent.prepared.batches import Fingerprint
+from site_agent.store.ledger import SiteLedger
 from tests.closing.failing_sources import KEY, STUDY
 from tests.roles.lone_site import LoneSite
 from wardround.federation.ledger.database import Keeping

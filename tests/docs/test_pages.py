@@ -159,7 +159,7 @@ def test_the_architecture_lists_every_error_with_its_exit_code() -> None:
 def test_the_architecture_lists_every_kind_of_ledger_entry() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     source = "".join(
-        path.read_text("utf-8") for folder in ("coordinator", "site_agent") for path in (ROOT / folder).glob("*.py")
+        path.read_text("utf-8") for folder in ("coordinator", "site_agent") for path in (ROOT / folder).rglob("*.py")
     )
     kinds = set(re.findall(r'chain\.append\([^)]*?kind="(\w+)"', source))
     assert kinds >= {"opened", "charged", "released", "reserved", "answered"}

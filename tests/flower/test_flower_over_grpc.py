@@ -15,8 +15,8 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'wardroun
 from flwr.serverapp.strategy import FedAdam
 
 from site_agent.folder import open_folder
-from site_agent.ledger import SiteLedger
 from site_agent.serve import make_agent
+from site_agent.store.ledger import SiteLedger
 from tests.flower.apps import app_of
 from tests.integration.building import build
 from tests.integration.stage import Federation, closing

@@ -18,14 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from site_agent.closed_tables import ClosedTables
 from site_agent.dataset import Dataset
 from site_agent.folder import open_folder
 from site_agent.learning.examples import Examples
-from site_agent.ledger import SiteLedger
 from site_agent.link import GrpcLink
 from site_agent.prepared.batches import Fingerprint, Fingerprinted
 from site_agent.serve import make_agent
+from site_agent.store.closed_tables import ClosedTables
+from site_agent.store.ledger import SiteLedger
 from wardround.federation.ledger.database import Database
 from wardround.federation.ledger.entry import Entry, Head
 from wardround.federation.ledger.serving_lock import serving_lock

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from site_agent.ledger import SiteLedger
+from site_agent.store.ledger import SiteLedger
 from tests.ledger.dying import Dying
 from tests.ledger.ledger_bench import CAP, Bench, charge, plan_id
 from wardround.federation.identity import Identity
@@ -86,9 +86,9 @@ def prepare(folder: Path) -> Path:
 
 def die_before_each_statement(root: Path) -> int:
     """One child for each statement of the scenario; the number of deaths."""
-    import site_agent.ledger
+    import site_agent.store.ledger
 
-    site_agent.ledger.Database = Dying  # type: ignore[misc]
+    site_agent.store.ledger.Database = Dying  # type: ignore[misc]
     for number in range(1, 1000):
         folder = prepare(root / str(number))
 

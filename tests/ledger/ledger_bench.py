@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from site_agent.ledger import SiteLedger
-from site_agent.outbox import Kept
+from site_agent.store.ledger import SiteLedger
+from site_agent.store.outbox import Kept
 from wardround.federation.identity import Identity
 from wardround.federation.ledger.body import encode_body
 from wardround.federation.ledger.database import Keeping

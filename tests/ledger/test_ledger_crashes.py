@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.ledger import SiteLedger
+from site_agent.store.ledger import SiteLedger
 from tests.ledger.crash_process import WORDS, scenario
 from tests.ledger.ledger_bench import plan_id
 from wardround.federation.errors import ConfigurationMistaken

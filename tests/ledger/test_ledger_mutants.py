@@ -33,16 +33,14 @@ MODULES = (
     "wardround.federation.ledger.accounts",
     "wardround.federation.ledger.site_tables",
     "wardround.federation.ledger.database",
-    "site_agent.blocks",
-    "site_agent.outbox",
-    "site_agent.requests",
-    "site_agent.freezing",
-    "site_agent.closed_tables",
-    "site_agent.ledger",
+    "site_agent.store.blocks",
+    "site_agent.store.outbox",
+    "site_agent.store.requests",
+    "site_agent.store.freezing",
+    "site_agent.store.closed_tables",
+    "site_agent.store.ledger",
 )
-LEDGER, OUTBOX, BLOCKS, CHAIN = "site_agent.ledger", "site_agent.outbox", "site_agent.blocks", MODULES[0]
-FREEZING, CLOSED = "site_agent.freezing", "site_agent.closed_tables"
-ACCOUNTS, TABLES, DATABASE = MODULES[1:4]
+CHAIN, ACCOUNTS, TABLES, DATABASE, BLOCKS, OUTBOX, _, FREEZING, CLOSED, LEDGER = MODULES
 
 
 def refused(error: type[FederationError], call: Callable[[], object]) -> None:
@@ -258,7 +256,7 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
 
 
 def load(changes: list[tuple[str, str, str]]) -> types.ModuleType:
-    """`site_agent.ledger`, and everything it stands on, with these changes of its source."""
+    """`site_agent.store.ledger`, and everything it stands on, with these changes of its source."""
     for name in MODULES:
         path = ROOT / (name.replace(".", "/") + ".py")
         source = path.read_text(encoding="utf-8")

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.ledger import SiteLedger
-from site_agent.requests import RequestState
+from site_agent.store.ledger import SiteLedger
+from site_agent.store.requests import RequestState
 from tests.ledger.ledger_bench import CAP, DATE, Bench, charge, plan_id, task
 from wardround.federation.errors import (
     BudgetExceeded,
@@ -362,7 +362,7 @@ def test_threads_racing_for_one_plan_get_one_answer(bench: Bench) -> None:
 
 WRITER = """
 import pathlib, sys
-from site_agent.ledger import SiteLedger
+from site_agent.store.ledger import SiteLedger
 from tests.ledger.ledger_bench import charge
 from wardround.federation.errors import BudgetExceeded
 from wardround.federation.identity import Identity

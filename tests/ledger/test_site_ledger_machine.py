@@ -10,7 +10,7 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from site_agent.requests import RequestState
+from site_agent.store.requests import RequestState
 from tests.ledger.ledger_bench import Bench, charge, plan_id, task
 from wardround.federation.errors import (
     BudgetExceeded,

@@ -19,9 +19,9 @@ from coordinator.ledger import open_ledger
 from coordinator.patience import PumpedPatience
 from site_agent.agent import Agent
 from site_agent.folder import open_folder as open_site
-from site_agent.ledger import SiteLedger, utc_today
 from site_agent.pipeline import Pipeline
 from site_agent.prepared.site import site_dataset
+from site_agent.store.ledger import SiteLedger, utc_today
 from tests.cli.calling import call
 from tests.integration.stage import AGES, PATIENTS
 from tests.recorded.make_folders import CORRELATION, FOLDERS, REQUEST, SUMS

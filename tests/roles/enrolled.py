@@ -16,8 +16,8 @@ from coordinator.serve import initialise
 from site_agent.enrolment import begin, finish, prepare_enrolment
 from site_agent.folder import SiteFolder
 from site_agent.folder_account import open_account
-from site_agent.ledger import SiteLedger
 from site_agent.pipeline import Pipeline
+from site_agent.store.ledger import SiteLedger
 from tests.roles.lone_site import COUNT, STUDY, Rows
 from wardround.analyst.sql import parse
 from wardround.federation.answer import AskRequest

@@ -11,10 +11,10 @@ import numpy as np
 
 from coordinator.planning import plans_for
 from site_agent.learning.examples import Examples
-from site_agent.ledger import SiteLedger
 from site_agent.pipeline import Pipeline
 from site_agent.policy import Approval, Policy
 from site_agent.prepared.batches import Fingerprint
+from site_agent.store.ledger import SiteLedger
 from wardround.analyst.sql import parse
 from wardround.federation.answer import AskRequest
 from wardround.federation.errors import SourceAway, SourceFailed

@@ -13,7 +13,7 @@ import pytest
 
 from site_agent.configuration import parse_site
 from site_agent.policy import Approval
-from site_agent.shared_account import Folder, SharedAccount
+from site_agent.store.shared_account import Folder, SharedAccount
 from tests.roles.lone_site import NAME, STUDY, LoneSite
 from tests.roles.test_hostile_coordinator import answered, unhurt
 from wardround.federation import canonical

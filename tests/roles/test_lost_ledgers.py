@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import coordinator.ledger
-import site_agent.ledger
+import site_agent.store.ledger
 from coordinator.enrolment import opened
 from coordinator.folder import CoordinatorFolder
 from coordinator.folder import open_folder as open_coordinator
@@ -233,7 +233,7 @@ def killed(run: Callable[[], object], *, before: int, everywhere: bool) -> bool:
             return connection
 
     try:
-        for module in (site_agent.ledger, coordinator.ledger):
+        for module in (site_agent.store.ledger, coordinator.ledger):
             module.Database = Traced  # type: ignore[attr-defined]
         sys.addaudithook(watch)
         run()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from site_agent.dataset import TableSource, open_dataset
-from site_agent.ledger import SiteLedger
 from site_agent.pipeline import Pipeline
 from site_agent.policy import Approval
+from site_agent.store.ledger import SiteLedger
 from tests.roles.lone_site import NAME, LoneSite, Rows
 from wardround.federation.errors import InvariantBroken, SourceFailed
 from wardround.federation.ledger.verify import verify

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.shared_account import Folder, SharedAccount
+from site_agent.store.shared_account import Folder, SharedAccount
 from tests.roles.lone_site import STUDY, LoneSite
 from wardround.federation.errors import BudgetExceeded
 from wardround.federation.ledger.database import Keeping

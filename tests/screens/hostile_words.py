@@ -23,7 +23,7 @@ from protos._generated.site_service_pb2_grpc import SiteServiceServicer, add_Sit
 from protos.codec_plan import task_to_message
 from protos.statuses import FAULT_KEY
 from protos.tls import Presented, serving_credentials
-from site_agent.ledger import SiteLedger
+from site_agent.store.ledger import SiteLedger
 from tests.fixtures.ports import HOST, take_port
 from tests.wire.certificates import TestAuthority
 from wardround.federation.answer import AskRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from protos.codec_plan import encode_task
-from site_agent.requests import RequestState
+from site_agent.store.requests import RequestState
 from tests.cli.calling import call
 from tests.screens.hostile_words import FORGED_LINE, HOSTILE, Hospital, asked, plan_of
 from wardround.federation.plain_text import is_plain

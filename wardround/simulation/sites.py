@@ -8,9 +8,9 @@ from pathlib import Path
 
 from site_agent.agent import Agent, CoordinatorLink
 from site_agent.dataset import Dataset
-from site_agent.ledger import SiteLedger
 from site_agent.pipeline import Pipeline
 from site_agent.policy import Approval, Policy
+from site_agent.store.ledger import SiteLedger
 from wardround.federation.identity import Identity, PublicIdentity, Purpose
 from wardround.federation.ledger.database import Keeping
 from wardround.federation.query import Statistic

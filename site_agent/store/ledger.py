@@ -5,7 +5,7 @@ sent, and only bytes read back from the disk are sent. A plan is charged once an
 whose chain lacks an entry it once signed (a restored snapshot, a cloned machine) freezes, and is silent.
 
 The budget belongs to the dataset and its account lives in this file. Folders of several studies over one dataset
-name a shared account besides (`shared_account.py`), which is charged before this one.
+name a shared account besides (`shared_account`), which is charged before this one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from protos.codec_plan import decode_task, encode_task
-from site_agent import blocks, closed_tables, outbox, requests
-from site_agent.charges import Charged, charged
-from site_agent.closed_tables import ClosedTables
-from site_agent.freezing import frozen_reason, refuse_if_frozen
-from site_agent.outbox import HistoryLine, Kept
-from site_agent.requests import Request, RequestState
+from site_agent.store import blocks, closed_tables, outbox, requests
+from site_agent.store.charges import Charged, charged
+from site_agent.store.closed_tables import ClosedTables
+from site_agent.store.freezing import frozen_reason, refuse_if_frozen
+from site_agent.store.outbox import HistoryLine, Kept
+from site_agent.store.requests import Request, RequestState
 from wardround.federation.errors import (
     ConfigurationMistaken,
     InvariantBroken,
