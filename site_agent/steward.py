@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from protos.codec_plan import decode_task
 from site_agent.folder import open_folder
 from site_agent.pipeline import request_text
 from site_agent.policy import Policy
@@ -85,7 +84,7 @@ def named(requests: Sequence[Request], beginning: str, *, see: str) -> str:
 
 def _asking(request: Request, study: Study, policy: Policy) -> Asking:
     try:
-        plan = decode_task(request.task).task.plan
+        plan = request.signed().task.plan
         epsilon = epsilon_charged(price(plan, study).cost, delta=policy.cap.delta)
         return Asking(request, epsilon, request_text(plan, form_of(plan, study), epsilon))
     except FederationError as error:

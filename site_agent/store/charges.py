@@ -1,14 +1,27 @@
-"""What a site's ledger says it has charged, plan by plan: what a shared account must hold of it."""
+"""What a site has paid for: plans, and trainings with the rounds that are taken.
+
+A training is charged whole by the first of its rounds that is admitted, and each round is taken by one plan: the
+same round with other numbers would be a release that nobody paid for. Every function works inside the caller's
+transaction.
+"""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from wardround.federation.errors import LedgerCorrupt, PlanRefused
+from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import cost_in, decode_body, facts_in, text_in
+from wardround.federation.ledger.body import Plain, cost_body, cost_in, decode_body, facts_body, facts_in, text_in
+from wardround.federation.ledger.entry import Entry
+from wardround.federation.plan import Charge
 from wardround.privacy.blocks import BlockFact, StepFact
+from wardround.privacy.facts import AnyFact
 from wardround.privacy.loss import Cost
+
+TAKEN = "this round of the training was taken before, with other numbers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,75 @@ class Charged:
 def charged(connection: sqlite3.Connection) -> list[Charged]:
     """Every charge in the chain, in order."""
     return [_charged(decode_body(entry.body)) for entry in chain.of_kind(connection, "charged")]
+
+
+def is_paid(connection: sqlite3.Connection, plan_id: str) -> bool:
+    """Whether a plan was paid for."""
+    return _paid(connection, plan_id) is not None
+
+
+def facts_paid(connection: sqlite3.Connection, plan_id: str) -> tuple[AnyFact, ...] | None:
+    """The facts that were paid for, or None when nothing was."""
+    body = _paid(connection, plan_id)
+    return None if body is None else facts_in(body)
+
+
+def cost_paid(connection: sqlite3.Connection, plan_id: str) -> Cost:
+    """What a plan cost; nothing where it was not paid for."""
+    body = _paid(connection, plan_id)
+    return Cost.zero() if body is None else cost_in(body)
+
+
+def begun(connection: sqlite3.Connection, block: str) -> bool:
+    """Whether the training is paid for."""
+    return connection.execute("SELECT 1 FROM steps WHERE block = ? LIMIT 1", (block,)).fetchone() is not None
+
+
+def due(connection: sqlite3.Connection, charge: Charge) -> Charge:
+    """What is still to pay for a plan: of a training that is paid for, nothing.
+
+    Raises:
+        PlanRefused: another plan has taken this round.
+    """
+    if not charge.block:
+        return charge
+    key = (charge.block, charge.place)
+    if connection.execute("SELECT 1 FROM steps WHERE block = ? AND place = ?", key).fetchone() is not None:
+        raise PlanRefused(TAKEN)
+    return charge.continued() if begun(connection, charge.block) else charge
+
+
+def store_charge(connection: sqlite3.Connection, identity: Identity, charge: Charge, *, account: str) -> None:
+    """Write a signed charge, and that a round of a training has its plan."""
+    body: dict[str, Plain] = {
+        "plan_id": charge.plan_id,
+        "account": account,
+        "facts": facts_body(charge.facts),
+        **cost_body(charge.cost),
+    }
+    entry = chain.append(connection, identity, kind="charged", body=body)
+    connection.execute("INSERT INTO charges (plan_id, sequence) VALUES (?, ?)", (charge.plan_id, entry.sequence))
+    if charge.block:
+        row = (charge.block, charge.place, charge.plan_id)
+        connection.execute("INSERT INTO steps (block, place, plan_id) VALUES (?, ?, ?)", row)
+
+
+def entry_about(
+    connection: sqlite3.Connection, plan_id: str, sequence: int, *, kind: str
+) -> tuple[Entry, Mapping[str, object]]:
+    """The entry that a plan's row names, and what it says."""
+    entry = chain.entry_at(connection, sequence)
+    if entry is not None and entry.kind == kind:
+        body = decode_body(entry.body)
+        if body.get("plan_id") == plan_id:
+            return entry, body
+    raise LedgerCorrupt(private=f"entry {sequence} is not about the plan that its row names")
+
+
+def _paid(connection: sqlite3.Connection, plan_id: str) -> Mapping[str, object] | None:
+    """What the entry says that paid for a plan, if one did."""
+    row = connection.execute("SELECT sequence FROM charges WHERE plan_id = ?", (plan_id,)).fetchone()
+    return None if row is None else entry_about(connection, plan_id, row[0], kind="charged")[1]
 
 
 def _charged(body: dict[str, object]) -> Charged:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import sqlite3
 
 from wardround.federation.errors import SiteFrozen
+from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import decode_body, text_in
+from wardround.federation.ledger.body import Plain, decode_body, text_in
+from wardround.federation.ledger.entry import Head
 
 
 def frozen_reason(connection: sqlite3.Connection) -> str | None:
@@ -22,3 +24,14 @@ def refuse_if_frozen(connection: sqlite3.Connection) -> None:
     """`SiteFrozen` where the ledger is."""
     if frozen_reason(connection) is not None:
         raise SiteFrozen
+
+
+def freeze_unless_contained(connection: sqlite3.Connection, identity: Identity, head: Head) -> bool:
+    """Freeze the ledger if its chain lacks `head`; whether it did, which the caller commits before it raises."""
+    refuse_if_frozen(connection)
+    if chain.contains(connection, head):
+        return False
+    reason = "the chain does not contain the head that the coordinator holds a receipt for"
+    body: dict[str, Plain] = {"reason": reason, "sequence": head.sequence, "digest": head.digest}
+    chain.append(connection, identity, kind="frozen", body=body)
+    return True

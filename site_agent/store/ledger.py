@@ -15,11 +15,10 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from protos.codec_plan import decode_task, encode_task
-from site_agent.store import blocks, closed_tables, outbox, requests
-from site_agent.store.charges import Charged, charged
+from site_agent.store import charges, closed_tables, outbox, requests
+from site_agent.store.charges import Charged
 from site_agent.store.closed_tables import ClosedTables
-from site_agent.store.freezing import frozen_reason, refuse_if_frozen
+from site_agent.store.freezing import freeze_unless_contained, frozen_reason, refuse_if_frozen
 from site_agent.store.outbox import HistoryLine, Kept
 from site_agent.store.requests import Request, RequestState
 from wardround.federation.errors import (
@@ -34,7 +33,7 @@ from wardround.federation.errors import (
 )
 from wardround.federation.identity import Identity, PublicIdentity
 from wardround.federation.ledger import accounts, chain, site_tables
-from wardround.federation.ledger.body import Plain, cap_body, cap_in, cost_body, decode_body, facts_body, text_in
+from wardround.federation.ledger.body import cap_body, cap_in, decode_body, text_in
 from wardround.federation.ledger.database import LEDGER_FILE, Database, Keeping, lost
 from wardround.federation.ledger.entry import Entry, Head
 from wardround.federation.plan import Charge
@@ -141,17 +140,17 @@ class SiteLedger:
     def charges(self) -> list[Charged]:
         """Everything that was charged, plan by plan."""
         with self._database.reading() as connection:
-            return charged(connection)
+            return charges.charged(connection)
 
     def charged(self, plan_id: str) -> bool:
         """Whether this plan was paid for."""
         with self._database.reading() as connection:
-            return outbox.charge_entry(connection, plan_id) is not None
+            return charges.is_paid(connection, plan_id)
 
     def begun(self, block: str) -> bool:
         """Whether this training was paid for."""
         with self._database.reading() as connection:
-            return blocks.begun(connection, block)
+            return charges.begun(connection, block)
 
     # --- the write order ----------------------------------------------------------------------------------
 
@@ -161,7 +160,7 @@ class SiteLedger:
         For every task, before anything else is done with it: a refusal, too, would grow a forked chain.
         """
         with self._database.transaction() as connection:
-            forked = self._forked(connection, head)
+            forked = freeze_unless_contained(connection, self._identity, head)
         if forked:
             raise SiteFrozen
 
@@ -171,7 +170,7 @@ class SiteLedger:
             refuse_if_frozen(connection)
             if chain.contains(connection, head):
                 kept = outbox.find(connection, plan_id)
-                return kept, kept is None and outbox.charge_entry(connection, plan_id) is not None
+                return kept, kept is None and charges.is_paid(connection, plan_id)
         self.reconcile(head)
         return self.look(plan_id, head=head)
 
@@ -193,7 +192,7 @@ class SiteLedger:
             PlanRefused: another plan took this round of its training; nothing was charged.
         """
         with self._database.transaction() as connection:
-            forked = self._forked(connection, head)
+            forked = freeze_unless_contained(connection, self._identity, head)
             if not forked:
                 self._charge(connection, charge, table)
         # Outside the block: raising inside would undo the freezing.
@@ -251,12 +250,10 @@ class SiteLedger:
 
     def hold(self, signed: SignedTask, *, summary: str) -> RequestState:
         """Keep a task until a data steward decides, and say what was decided; nothing is spent."""
-        plan_id, asked_on = signed.task.plan.plan_id, self._today().isoformat()
+        asked_on = self._today().isoformat()
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
-            return requests.hold(
-                connection, task=encode_task(signed), plan_id=plan_id, summary=summary, asked_on=asked_on
-            )
+            return requests.hold(connection, signed, summary=summary, asked_on=asked_on)
 
     def requests(self) -> list[Request]:
         """Every plan that ever waited for a steward, oldest first."""
@@ -267,7 +264,7 @@ class SiteLedger:
         """Approve or deny; a denial is at once the signed refusal that the agent will deliver."""
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
-            if outbox.charge_entry(connection, plan_id) or outbox.find(connection, plan_id):
+            if charges.is_paid(connection, plan_id) or outbox.find(connection, plan_id):
                 raise Mistaken(f"plan {plan_id} was already answered.")
             requests.decide(connection, plan_id, RequestState.APPROVED if approve else RequestState.DENIED)
             if not approve:
@@ -276,8 +273,8 @@ class SiteLedger:
     def decided(self) -> list[SignedTask]:
         """The tasks that a steward decided and whose answer is still owed; none once frozen."""
         with self._database.reading() as connection:
-            tasks = [] if frozen_reason(connection) is not None else requests.decided(connection)
-        return [decode_task(task) for task in tasks]
+            owed = [] if frozen_reason(connection) is not None else requests.decided(connection)
+        return [request.signed() for request in owed]
 
     def history(self) -> list[HistoryLine]:
         """Everything that ever left, or is about to."""
@@ -296,40 +293,23 @@ class SiteLedger:
         with self._database.reading() as connection:
             return frozen_reason(connection)
 
-    def _forked(self, connection: sqlite3.Connection, head: Head) -> bool:
-        refuse_if_frozen(connection)
-        if chain.contains(connection, head):
-            return False
-        reason = "the chain does not contain the head that the coordinator holds a receipt for"
-        body: dict[str, Plain] = {"reason": reason, "sequence": head.sequence, "digest": head.digest}
-        chain.append(connection, self._identity, kind="frozen", body=body)
-        return True
-
     def _charge(self, connection: sqlite3.Connection, charge: Charge, table: str) -> None:
-        paid = outbox.charged_facts(connection, charge.plan_id)
+        paid = charges.facts_paid(connection, charge.plan_id)
         if paid is not None:
             if not charge.is_paid_by(paid):
                 raise InvariantBroken(private="a plan was charged before under other facts")
             return
         if outbox.is_refused(connection, charge.plan_id):
             raise PlanRefused("the site already refused this plan.")
-        charge = blocks.due(connection, charge)
+        charge = charges.due(connection, charge)
         if charge.cost != Cost.zero():
             accounts.pay(connection, self.dataset, charge.cost, cap=_cap(connection))
-        body: dict[str, Plain] = {
-            "plan_id": charge.plan_id,
-            "account": self.dataset,
-            "facts": facts_body(charge.facts),
-            **cost_body(charge.cost),
-        }
-        entry = chain.append(connection, self._identity, kind="charged", body=body)
-        connection.execute("INSERT INTO charges (plan_id, sequence) VALUES (?, ?)", (charge.plan_id, entry.sequence))
-        blocks.take(connection, charge)
+        charges.store_charge(connection, self._identity, charge, account=self.dataset)
         if table:
             closed_tables.begin(connection, charge.plan_id, table)
 
     def _refuse(self, connection: sqlite3.Connection, plan_id: str, code: str) -> None:
-        if outbox.charge_entry(connection, plan_id) is not None:
+        if charges.is_paid(connection, plan_id):
             raise InvariantBroken(private="a plan was about to be refused after its charge")
         if outbox.find(connection, plan_id) is None:
             date = self._today().isoformat()

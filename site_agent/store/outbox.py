@@ -6,19 +6,18 @@ Every function works inside the caller's transaction; `SiteLedger` decides when 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from site_agent.store.charges import cost_paid, entry_about, facts_paid
 from wardround.federation.errors import LedgerCorrupt, UnpaidRelease
 from wardround.federation.identity import Identity, PublicIdentity
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import cost_in, decode_body, facts_in, text_in
+from wardround.federation.ledger.body import text_in
 from wardround.federation.ledger.entry import Entry
 from wardround.federation.ledger.receipts import acknowledges
 from wardround.federation.release import Release, decode_release, extent, release_hash
 from wardround.federation.task import Declined, Released
-from wardround.privacy.facts import AnyFact
 from wardround.privacy.loss import Cost
 
 Kept: TypeAlias = Released | Declined
@@ -37,21 +36,9 @@ class HistoryLine:
     cost: Cost
 
 
-def charge_entry(connection: sqlite3.Connection, plan_id: str) -> Entry | None:
-    """The entry that paid for a plan, if it was paid for."""
-    row = connection.execute("SELECT sequence FROM charges WHERE plan_id = ?", (plan_id,)).fetchone()
-    return None if row is None else _entry(connection, row[0], kind="charged", plan_id=plan_id)[0]
-
-
-def charged_facts(connection: sqlite3.Connection, plan_id: str) -> tuple[AnyFact, ...] | None:
-    """The facts that were paid for, or None when nothing was."""
-    row = connection.execute("SELECT sequence FROM charges WHERE plan_id = ?", (plan_id,)).fetchone()
-    return None if row is None else facts_in(_entry(connection, row[0], kind="charged", plan_id=plan_id)[1])
-
-
 def store_release(connection: sqlite3.Connection, identity: Identity, release: Release) -> None:
     """Write the bytes of a release and the signed entry that names their hash."""
-    facts = charged_facts(connection, release.plan_id)
+    facts = facts_paid(connection, release.plan_id)
     if facts is None:
         raise UnpaidRelease
     if not extent(release).is_paid_by(facts):
@@ -87,13 +74,13 @@ def find(connection: sqlite3.Connection, plan_id: str) -> Kept | None:
     row = connection.execute("SELECT sequence, payload FROM releases WHERE plan_id = ?", (plan_id,)).fetchone()
     if row is not None:
         payload = bytes(row[1])
-        entry, body = _entry(connection, row[0], kind="released", plan_id=plan_id)
+        entry, body = entry_about(connection, plan_id, row[0], kind="released")
         if text_in(body, "release_hash") != release_hash(payload):
             raise LedgerCorrupt(private="a stored release is not the one that was signed")
         return Released(plan_id, payload, entry)
     row = connection.execute("SELECT sequence FROM refusals WHERE plan_id = ?", (plan_id,)).fetchone()
     if row is not None:
-        entry, body = _entry(connection, row[0], kind="refused", plan_id=plan_id)
+        entry, body = entry_about(connection, plan_id, row[0], kind="refused")
         return Declined(plan_id, text_in(body, "code"), entry)
     return None
 
@@ -133,22 +120,9 @@ def history(connection: sqlite3.Connection) -> list[HistoryLine]:
     delivered = {row[0] for row in connection.execute("SELECT plan_id FROM receipts")}
     lines: list[HistoryLine] = []
     for plan_id, sequence, payload in connection.execute("SELECT plan_id, sequence, payload FROM releases"):
-        release, paid = decode_release(bytes(payload)), charge_entry(connection, plan_id)
-        cost = Cost.zero() if paid is None else cost_in(decode_body(paid.body))
+        release, cost = decode_release(bytes(payload)), cost_paid(connection, plan_id)
         size = int(release.values.size)
         lines.append(HistoryLine(sequence, release.date, plan_id, "released", size, plan_id in delivered, cost))
     for plan_id, sequence, date in connection.execute("SELECT plan_id, sequence, date FROM refusals"):
         lines.append(HistoryLine(sequence, date, plan_id, "refused", 0, plan_id in delivered, Cost.zero()))
     return sorted(lines, key=lambda line: line.sequence)
-
-
-def _entry(
-    connection: sqlite3.Connection, sequence: int, *, kind: str, plan_id: str
-) -> tuple[Entry, Mapping[str, object]]:
-    """The entry that a row names, and what it says."""
-    entry = chain.entry_at(connection, sequence)
-    if entry is not None and entry.kind == kind:
-        body = decode_body(entry.body)
-        if body.get("plan_id") == plan_id:
-            return entry, body
-    raise LedgerCorrupt(private=f"entry {sequence} is not about the plan that its row names")

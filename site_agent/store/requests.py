@@ -9,10 +9,14 @@ import sqlite3
 from dataclasses import dataclass
 from enum import StrEnum
 
+from protos.codec_plan import decode_task, encode_task
 from wardround.federation.errors import Mistaken
+from wardround.federation.task import SignedTask
 
 DENIED = "ApprovalDenied"
 """The code of the refusal that a steward's `deny` becomes."""
+
+_SELECT = "SELECT plan_id, summary, state, asked_on, task FROM requests"
 
 
 class RequestState(StrEnum):
@@ -33,15 +37,20 @@ class Request:
     asked_on: str
     task: bytes
 
+    def signed(self) -> SignedTask:
+        """The task that would run; `MalformedMessage` where only an older version admitted it."""
+        return decode_task(self.task)
 
-def hold(connection: sqlite3.Connection, *, task: bytes, plan_id: str, summary: str, asked_on: str) -> RequestState:
+
+def hold(connection: sqlite3.Connection, signed: SignedTask, *, summary: str, asked_on: str) -> RequestState:
     """Keep a task until it is decided; a repeat brings the newest task and changes no decision."""
+    plan_id = signed.task.plan.plan_id
     connection.execute(
         """
         INSERT INTO requests (plan_id, task, summary, state, asked_on) VALUES (?, ?, ?, 'pending', ?)
         ON CONFLICT (plan_id) DO UPDATE SET task = excluded.task
         """,
-        (plan_id, task, summary, asked_on),
+        (plan_id, encode_task(signed), summary, asked_on),
     )
     row = connection.execute("SELECT state FROM requests WHERE plan_id = ?", (plan_id,)).fetchone()
     return RequestState(row[0])
@@ -49,8 +58,7 @@ def hold(connection: sqlite3.Connection, *, task: bytes, plan_id: str, summary: 
 
 def listed(connection: sqlite3.Connection) -> list[Request]:
     """Every request, oldest first."""
-    rows = connection.execute("SELECT plan_id, summary, state, asked_on, task FROM requests ORDER BY rowid")
-    return [Request(row[0], row[1], RequestState(row[2]), row[3], bytes(row[4])) for row in rows]
+    return _requests(connection)
 
 
 def decide(connection: sqlite3.Connection, plan_id: str, state: RequestState) -> None:
@@ -63,14 +71,17 @@ def decide(connection: sqlite3.Connection, plan_id: str, state: RequestState) ->
     connection.execute("UPDATE requests SET state = ? WHERE plan_id = ?", (state.value, plan_id))
 
 
-def decided(connection: sqlite3.Connection) -> list[bytes]:
-    """The tasks approved and not yet answered, or denied and not yet delivered, oldest first."""
-    rows = connection.execute(
+def decided(connection: sqlite3.Connection) -> list[Request]:
+    """Those approved and not yet answered, or denied and not yet delivered, oldest first."""
+    return _requests(
+        connection,
         """
-        SELECT task FROM requests
         WHERE state = 'approved' AND plan_id NOT IN (SELECT plan_id FROM releases UNION SELECT plan_id FROM refusals)
            OR state = 'denied' AND plan_id NOT IN (SELECT plan_id FROM receipts)
-        ORDER BY rowid
-        """
+        """,
     )
-    return [bytes(row[0]) for row in rows]
+
+
+def _requests(connection: sqlite3.Connection, where: str = "") -> list[Request]:
+    rows = connection.execute(f"{_SELECT} {where} ORDER BY rowid")
+    return [Request(row[0], row[1], RequestState(row[2]), row[3], bytes(row[4])) for row in rows]

@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.store.blocks import TAKEN
-from site_agent.store.charges import Charged
+from site_agent.store.charges import TAKEN, Charged
 from wardround.federation.errors import InvariantBroken, PlanRefused
 from wardround.federation.ledger.accounts import budget_exceeded
 from wardround.federation.ledger.database import Database, Keeping

@@ -79,6 +79,12 @@ SEEDED_ALLOWED = (
 FLEETING_ALLOWED = ("wardround.simulation*", "wardround.federation.ledger.database")
 PICKLE_ALLOWED = ("wardround.simulation.processes",)
 
+# One room of a role stores its ledger and speaks SQL about it; sources speak SQL about a hospital's own tables.
+STORES = {"site_agent": "site_agent.store*"}
+DRIVER_ALLOWED = ("site_agent.sources.sqlite*",)
+SQL_ALLOWED = ("site_agent.sources*",)
+STORAGE = tuple(f"wardround.federation.ledger.{name}" for name in ("accounts", "chain", "database.Database"))
+
 
 @dataclass(frozen=True, slots=True)
 class Module:
@@ -220,6 +226,19 @@ def fleeting_ledgers(module: Module) -> list[str]:
     return [
         f"{module.name}:{line} {name}" for line, name in used(module.tree) if name in ("Keeping.FILE", "Keeping.MEMORY")
     ]
+
+
+def ledger_storage(module: Module) -> list[str]:
+    """A driver, a connection or a statement, outside the room that stores a role's ledger."""
+    store = STORES.get(module.name.partition(".")[0])
+    if store is None or allowed(module, (store,)):
+        return []
+    origins = STORAGE if allowed(module, DRIVER_ALLOWED) else (*STORAGE, "sqlite3")
+    found = [(line, name) for line, name in imported(module.tree) if any(within(name, each) for each in origins)]
+    if not allowed(module, SQL_ALLOWED):
+        statements = (".execute", ".executemany", ".executescript")
+        found += [(line, name) for line, name in used(module.tree) if name.endswith(statements)]
+    return [f"{module.name}:{line} {name}" for line, name in found]
 
 
 def pickles(module: Module) -> list[str]:

@@ -33,14 +33,14 @@ MODULES = (
     "wardround.federation.ledger.accounts",
     "wardround.federation.ledger.site_tables",
     "wardround.federation.ledger.database",
-    "site_agent.store.blocks",
+    "site_agent.store.charges",
     "site_agent.store.outbox",
     "site_agent.store.requests",
     "site_agent.store.freezing",
     "site_agent.store.closed_tables",
     "site_agent.store.ledger",
 )
-CHAIN, ACCOUNTS, TABLES, DATABASE, BLOCKS, OUTBOX, _, FREEZING, CLOSED, LEDGER = MODULES
+CHAIN, ACCOUNTS, TABLES, DATABASE, CHARGES, OUTBOX, _, FREEZING, CLOSED, LEDGER = MODULES
 
 
 def refused(error: type[FederationError], call: Callable[[], object]) -> None:
@@ -217,7 +217,7 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
         )
     ],
     "what was charged is refused": [
-        (LEDGER, "if outbox.charge_entry(connection, plan_id) is not None:", "if False:"),
+        (LEDGER, "if charges.is_paid(connection, plan_id):", "if False:"),
         (TABLES, "WHEN EXISTS (SELECT 1 FROM charges WHERE plan_id = NEW.plan_id)", "WHEN 0"),
     ],
     "entries do not point back": [
@@ -227,13 +227,13 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
             "after=Head(head(connection).sequence, 64 * str(head(connection).sequence % 10))",
         )
     ],
-    "every round pays for the training": [(BLOCKS, "charge.continued() if", "charge if")],
-    "no round pays for the training": [(BLOCKS, "if begun(connection, charge.block) else charge", "")],
+    "every round pays for the training": [(CHARGES, "charge.continued() if", "charge if")],
+    "no round pays for the training": [(CHARGES, "if begun(connection, charge.block) else charge", "")],
     "a round is taken twice": [
-        (BLOCKS, "        raise PlanRefused(TAKEN)", "        return charge.continued()"),
-        (BLOCKS, '"INSERT INTO steps', '"INSERT OR IGNORE INTO steps'),
+        (CHARGES, "        raise PlanRefused(TAKEN)", "        return charge.continued()"),
+        (CHARGES, '"INSERT INTO steps', '"INSERT OR IGNORE INTO steps'),
     ],
-    "rounds are not written down": [(BLOCKS, "    if charge.block:\n", "    if False:\n")],
+    "rounds are not written down": [(CHARGES, "    if charge.block:\n", "    if False:\n")],
     "receipts are forgotten": [(OUTBOX, "NOT IN (SELECT plan_id FROM receipts)", "NOT IN (SELECT 1)")],
     "a table is closed twice": [
         (CLOSED, "if _find(connection, table) is None:\n                entry", "if True:\n                entry")
