@@ -108,7 +108,8 @@ def _own_mebibytes(parent: int) -> float:
 
 def bounded(cluster: Cluster, cap: int, *, statistic: str, rank: str | None) -> Callable[[], None]:
     """A question of ours as a site answers it, noise included."""
-    from site_agent.dataset import TableSource, open_dataset  # noqa: PLC0415
+    from site_agent.dataset import TableSource  # noqa: PLC0415
+    from site_agent.open_dataset import open_dataset  # noqa: PLC0415
     from wardround.federation.query import Aggregate, Grouping, Query, Statistic  # noqa: PLC0415
     from wardround.federation.shape import shape  # noqa: PLC0415
     from wardround.federation.study_file import parse_study  # noqa: PLC0415

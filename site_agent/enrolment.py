@@ -12,9 +12,9 @@ from pathlib import Path
 from protos import channels
 from protos.calls import EnrolmentCalls
 from site_agent.configuration import SiteConfiguration, parse_site
-from site_agent.dataset import check_sources
 from site_agent.folder import CoordinatorRecord, SiteFolder
 from site_agent.folder_account import check_unit
+from site_agent.open_dataset import check_sources
 from site_agent.policy import TRAINING
 from site_agent.store.ledger import SiteLedger
 from wardround.federation.certificates import key_from_pem, key_to_pem, make_request, new_tls_key

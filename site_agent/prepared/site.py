@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from site_agent.configuration import SiteConfiguration
-from site_agent.dataset import open_dataset
 from site_agent.folder import SiteFolder, open_folder
+from site_agent.open_dataset import open_dataset
 from site_agent.prepared.dataset import FOLDER, PreparedFirst, preparable
 from site_agent.prepared.manifest import Unusable
 from site_agent.prepared.preparing import Report, prepare_table

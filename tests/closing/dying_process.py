@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from protos.codec_plan import decode_task
-from site_agent.dataset import TableSource, open_dataset
+from site_agent.dataset import TableSource
+from site_agent.open_dataset import open_dataset
 from site_agent.pipeline import Pipeline
 from site_agent.policy import Approval, Policy
 from site_agent.store.ledger import SiteLedger

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from site_agent.dataset import Dataset, Tables, TableSource, open_dataset
+from site_agent.dataset import Dataset, Tables, TableSource
 from site_agent.learning.examples import Examples
+from site_agent.open_dataset import open_dataset
 from site_agent.prepared.batches import Fingerprint, Preparable
 from tests.sources.postgresql_cluster import absent, cluster
 from wardround.federation.shape import Shape

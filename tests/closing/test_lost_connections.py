@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from site_agent.closing import MOST_UNENDED
-from site_agent.dataset import TableSource, open_dataset
+from site_agent.dataset import TableSource
+from site_agent.open_dataset import open_dataset
 from tests.closing.failing_sources import BAD, COHORTS, KEY, asking, sqlite_that_raises
 from tests.closing.watched_site import WatchedSite
 from tests.roles.lone_site import LoneSite, Rows

@@ -12,9 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from site_agent.dataset import TableSource, open_dataset
+from site_agent.dataset import TableSource
 from site_agent.learning.steps import take
 from site_agent.limits import Limits
+from site_agent.open_dataset import open_dataset
 from site_agent.prepared.batches import Preparable
 from site_agent.prepared.dataset import PreparedFirst
 from site_agent.prepared.preparing import prepare_table

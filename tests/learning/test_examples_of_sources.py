@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
 from site_agent.learning.examples import Examples, Folds
 from site_agent.learning.steps import take
+from site_agent.open_dataset import open_dataset
 from tests.learning.plain_steps import LAW, SCALE
 from tests.sources.conformance.sources import KEY, SOURCES
 from tests.sources.conformance.study_rows import COHORTS, TEXTS, UNIT_KEY, agreed, rows_of, strange

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Tables, TableSource, open_dataset
+from site_agent.dataset import Tables, TableSource
+from site_agent.open_dataset import open_dataset
 from site_agent.prepared.batches import Preparable
 from site_agent.prepared.dataset import Standing
 from tests.prepared.prepared_source import prepared

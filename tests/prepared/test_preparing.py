@@ -14,7 +14,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from site_agent.dataset import TableSource, open_dataset
+from site_agent.dataset import TableSource
+from site_agent.open_dataset import open_dataset
 from site_agent.prepared.batches import Batch, Preparable
 from site_agent.prepared.preparing import prepare_table
 from site_agent.sources.duckdb_batches import duckdb_batches

@@ -22,8 +22,9 @@ from coordinator.folder import CoordinatorFolder, _concrete, open_folder
 from coordinator.roster import Roster, Standing
 from coordinator.serve import initialise
 from site_agent.configuration import parse_site
-from site_agent.dataset import TableSource, check_sources
+from site_agent.dataset import TableSource
 from site_agent.enrolment import prepare_enrolment
+from site_agent.open_dataset import check_sources
 from site_agent.policy import Approval
 from tests.roles.lone_site import STUDY
 from wardround.federation.certificates import Role, holder, make_request, new_tls_key, request_key, validity

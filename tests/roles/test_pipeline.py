@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.dataset import TableSource, open_dataset
+from site_agent.dataset import TableSource
+from site_agent.open_dataset import open_dataset
 from site_agent.pipeline import Pipeline
 from site_agent.policy import Approval
 from site_agent.store.ledger import SiteLedger

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from site_agent.dataset import Dataset, Tables, TableSource, open_dataset
+from site_agent.dataset import Dataset, Tables, TableSource
+from site_agent.open_dataset import open_dataset
 from tests.sources.postgresql_cluster import cluster
 from tests.sources.reference_totals import Cell, Row
 from wardround.federation.query import Aggregate, Grouping, Query

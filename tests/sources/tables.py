@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
+from site_agent.open_dataset import open_dataset
 from wardround.federation.query import Query
 from wardround.federation.shape import Shape, shape
 from wardround.federation.study import Study

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
+from site_agent.open_dataset import open_dataset
 from site_agent.prepared.ordering import KeyedOrder
 from tests.learning.plain_steps import SCALE
 from tests.prepared.prepared_source import prepared

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from site_agent.configuration import parse_site
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
+from site_agent.open_dataset import open_dataset
 from tests.sources.tables import ARROW, KEY, dataset, form, random_rows, study, totals, write_csv, write_parquet
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceFailed
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from site_agent.configuration import parse_site
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
+from site_agent.open_dataset import open_dataset
 from tests.fixtures.injection import PAYLOADS, SQL
 from tests.sources.conformance.sources import KEY, SOURCES
 from tests.sources.conformance.study_rows import UNIT_KEY

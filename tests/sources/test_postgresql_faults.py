@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
+from site_agent.open_dataset import open_dataset
 from site_agent.prepared.batches import BATCH_ROWS
 from tests.sources.conformance.study_rows import UNIT_KEY, agreed, rows_of
 from tests.sources.postgresql_cluster import Cluster, absent, begun, cluster

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from site_agent.dataset import TableSource, open_dataset
+from site_agent.dataset import TableSource
+from site_agent.open_dataset import open_dataset
 from tests.sources.tables import (
     ARROW,
     COLUMNS,

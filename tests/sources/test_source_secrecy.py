@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Dataset, TableFiles, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableFiles, TableSource
+from site_agent.open_dataset import open_dataset
 from site_agent.sources.duckdb_files import DuckdbFiles
 from site_agent.sources.duckdb_locked import Limits
 from tests.sources.tables import ARROW, KEY, Row, form, random_rows, study, totals, write_csv, write_parquet

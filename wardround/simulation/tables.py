@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
 from site_agent.learning.examples import Examples
+from site_agent.open_dataset import open_dataset
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.query import Aggregate, Query, Statistic
 from wardround.federation.shape import Shape, shape

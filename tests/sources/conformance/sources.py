@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
+from site_agent.open_dataset import open_dataset
 from tests.prepared.prepared_source import prepared
 from tests.sources.conformance.study_rows import UNIT_KEY
 from tests.sources.database_files import write_duckdb, write_sqlite

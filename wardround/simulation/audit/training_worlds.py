@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
 from site_agent.learning.examples import Examples, Folds
+from site_agent.open_dataset import open_dataset
 from wardround.federation.step_form import LENGTH, step_form
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
+from site_agent.open_dataset import open_dataset
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study
 
