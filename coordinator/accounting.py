@@ -6,44 +6,26 @@ it can do only before it read anything; whatever was released, or is unknown, st
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordinator import blocks
-from coordinator.ledger import Ledger
 from coordinator.patience import Patience
-from coordinator.stored_plan import decode_plan, encode_plan
+from coordinator.store.ledger import Ledger
+from coordinator.store.rounds import Outcome, Question
+from coordinator.store.submissions import AcceptingTask
+from coordinator.store.trainings import Begun, Due
 from wardround.federation.answer import Excess, Loss, Remaining, SiteState
-from wardround.federation.errors import BudgetExceeded, InvariantBroken, QueryMistaken
-from wardround.federation.ledger import accounts, chain
-from wardround.federation.ledger.body import Body, cost_body, facts_body
-from wardround.federation.plan import Plan, price
+from wardround.federation.errors import BudgetExceeded, InvariantBroken, PlanRefused, QueryMistaken, TooFewSites
+from wardround.federation.plan import Charge, Plan, price
 from wardround.federation.study import Study
-from wardround.federation.training import Step
 from wardround.privacy.filter import epsilon_remaining, epsilon_spent, fraction_remaining
 from wardround.privacy.loss import Cost
 from wardround.privacy.parallel import over_groups
 
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A plan with what its analyst asked for; the first who asks is the one remembered."""
-
-    plan: Plan
-    analyst: str
-    epsilon: float
-    delta: float
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Which sites a round's answer is made of, fixed when it is settled."""
-
-    answered: tuple[str, ...]
-    refused: tuple[tuple[str, str], ...]
-    missing: tuple[str, ...]
+TAKEN = (
+    "this round of the training was asked before with other numbers; take the training up with the program and the "
+    "settings that began it, or begin it afresh (--fresh), which is charged again."
+)
 
     def without(self, sites: tuple[str, ...]) -> Outcome:
         """The same, with these sites' answers left out."""
@@ -100,149 +82,89 @@ class Accounting:
         """
         plan, study = question.plan, self._ledger.study
         charge = price(plan, study)
-        with self._ledger.database.reading() as connection:
-            if _exists(connection, plan.plan_id):
+        if self._ledger.rounds.charged(plan.plan_id) is not None:
+            return
+        with self._ledger.rounds.reserving(plan.plan_id, charge) as round_:
+            if round_.reserved:
                 return
-        # Looking and charging are one transaction: of two questions for the last of the budget one comes second.
-        with self._ledger.database.transaction() as connection:
-            if _exists(connection, plan.plan_id):
-                return
-            due = blocks.due(connection, plan, charge, study)
-            cost = due.charge.cost
-            before = balances(connection, study)
-            if (excess := _excess(before, question, due)) is not None:
+            due = _due(plan, charge, study, round_.account.begun)
+            if (excess := _excess(Balances(study, round_.account.spent), question, due)) is not None:
                 raise BudgetExceeded(asked=excess.asked, remaining=excess.remaining)
-            if cost != Cost.zero():
-                for site in due.sites:
-                    accounts.debit(connection, site, cost)
-            connection.execute(
-                "INSERT INTO rounds"
-                " (plan_id, plan, analyst, epsilon, delta, mu_squared, pure, slack, reserved_at, state)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved')",
-                (
-                    plan.plan_id,
-                    encode_plan(plan),
-                    question.analyst,
-                    question.epsilon,
-                    question.delta,
-                    cost.mu_squared,
-                    cost.pure,
-                    cost.slack,
-                    self._patience.date(),
-                ),
-            )
-            blocks.take(connection, plan, due)
-            body: Body = {
-                "plan_id": plan.plan_id,
-                "sites": due.sites,
-                "facts": facts_body(due.charge.facts),
-                **cost_body(cost),
-            }
-            chain.append(connection, self._ledger.identity, kind="reserved", body=body)
+            round_.charge(question, due, at=self._patience.date())
 
     def excess(self, question: Question) -> Excess | None:
         """What the question would be refused with now; nothing is charged."""
         plan, study = question.plan, self._ledger.study
         charge = price(plan, study)
-        with self._ledger.database.reading() as connection:
-            before, due = balances(connection, study), blocks.due(connection, plan, charge, study)
-        return _excess(before, question, due)
+        account = self._ledger.rounds.account(charge)
+        return _excess(Balances(study, account.spent), question, _due(plan, charge, study, account.begun))
 
     def charged(self, plan: Plan) -> Cost:
         """What the plan was charged at each site that was asked, or would be now."""
         study = self._ledger.study
-        with self._ledger.database.reading() as connection:
-            row = connection.execute(
-                "SELECT mu_squared, pure, slack FROM rounds WHERE plan_id = ?", (plan.plan_id,)
-            ).fetchone()
-            if row is not None:
-                return Cost(*row)
-            return blocks.due(connection, plan, price(plan, study), study).charge.cost
+        with self._ledger.one_moment():
+            cost = self._ledger.rounds.charged(plan.plan_id)
+            if cost is not None:
+                return cost
+            charge = price(plan, study)
+            return _due(plan, charge, study, self._ledger.trainings.begun(charge)).charge.cost
 
-    def participants_of(self, step: Step, *, nonce: str) -> tuple[str, ...]:
-        """Who takes part in this training, once it has begun; nobody before."""
-        with self._ledger.database.reading() as connection:
-            return blocks.participants_of(connection, step, study=self._ledger.study, nonce=nonce)
-
-    def void(self, connection: sqlite3.Connection, plan_id: str, site: str) -> None:
+    def void(self, task: AcceptingTask) -> None:
         """Give back what the plan was charged at a site that signed a refusal; the caller sees to it once.
 
         What pays for other rounds of a training too is not given back.
         """
-        if blocks.keeps_its_charge(connection, plan_id, site):
-            return
-        row = connection.execute("SELECT mu_squared, pure, slack FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone()
-        accounts.credit(connection, site, Cost(*row))
-        chain.append(connection, self._ledger.identity, kind="voided", body={"plan_id": plan_id, "site": site})
+        if not self._ledger.trainings.keeps_its_charge(task.plan_id, task.site):
+            task.give_back()
 
     def settle(self, plan: Plan) -> Outcome:
         """Fix who answered, refused or is missing; what is not refused stays spent."""
-        with self._ledger.database.transaction() as connection:
-            state, text = connection.execute(
-                "SELECT state, outcome FROM rounds WHERE plan_id = ?", (plan.plan_id,)
-            ).fetchone()
-            if state in ("settled", "answered"):
-                return _outcome(text)
-            outcome = _standing(connection, plan)
-            connection.execute(
-                "UPDATE tasks SET state = 'missing' WHERE plan_id = ? AND state NOT IN ('released', 'refused')",
-                (plan.plan_id,),
-            )
-            connection.execute(
-                "UPDATE rounds SET state = 'settled', outcome = ? WHERE plan_id = ?",
-                (_outcome_text(outcome), plan.plan_id),
-            )
-            chain.append(
-                connection,
-                self._ledger.identity,
-                kind="settled",
-                body={
-                    "plan_id": plan.plan_id,
-                    "answered": outcome.answered,
-                    "refused": dict(outcome.refused),
-                    "missing": outcome.missing,
-                },
-            )
+        with self._ledger.tasks.settling(plan.plan_id) as round_:
+            if round_.before.outcome is not None:
+                return round_.before.outcome
+            outcome = _outcome(round_.states, round_.refusals)
+            round_.settle(outcome)
         return outcome
 
     def balances(self) -> Balances:
         """Every account at one moment."""
-        with self._ledger.database.reading() as connection:
-            return balances(connection, self._ledger.study)
+        return Balances(self._ledger.study, self._ledger.rounds.spent())
 
 
-def balances(connection: sqlite3.Connection, study: Study) -> Balances:
-    """Every account as this transaction sees it."""
-    return Balances(study, {name: balance.spent for name, balance in accounts.balances(connection).items()})
-
-
-def find_question(connection: sqlite3.Connection, plan_id: str) -> Question | None:
-    """The question under this plan id, if it was ever reserved."""
-    row = connection.execute(
-        "SELECT plan, analyst, epsilon, delta FROM rounds WHERE plan_id = ?", (plan_id,)
-    ).fetchone()
-    return None if row is None else Question(decode_plan(row[0], plan_id=plan_id), row[1], row[2], row[3])
-
-
-def question_of(connection: sqlite3.Connection, plan_id: str) -> Question:
+def question_of(ledger: Ledger, plan_id: str) -> Question:
     """The question under this plan id; `QueryMistaken` when nobody asked it."""
-    found = find_question(connection, plan_id)
+    found = ledger.rounds.question(plan_id)
     if found is None:
         raise QueryMistaken("no question with this plan id was asked; ask it first.")
     return found
 
 
-def outcome_of(connection: sqlite3.Connection, plan_id: str) -> Outcome | None:
-    """How the round was settled, or None while it is not."""
-    row = connection.execute("SELECT state, outcome FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone()
-    return None if row is None or row[0] not in ("settled", "answered") else _outcome(row[1])
+def _due(plan: Plan, charge: Charge, study: Study, begun: Begun | None) -> Due:
+    """The whole training at its first round, and nothing at a further one.
+
+    Whoever took part in the first round is asked in every other, so that a hospital that comes or goes later makes no
+    second training of it; one that declined a round is not asked again.
+
+    Raises:
+        PlanRefused: the round was asked with other numbers.
+        TooFewSites: too many participants have declined an earlier round.
+    """
+    if begun is None:
+        return Due(charge, plan.participants)
+    if begun.taken_by not in (None, plan.plan_id):
+        raise PlanRefused(TAKEN)
+    declined = dict(begun.declined)
+    sites = tuple(site for site in plan.participants if site not in declined)
+    if len(sites) < study.min_sites:
+        names = ", ".join(f"{site} ({code})" for site, code in begun.declined)
+        raise TooFewSites(
+            f"{len(sites)} sites still take part in the training and the study needs {study.min_sites}; "
+            f"refused: {names}. When the hospitals have changed their policy, begin it afresh (--fresh)."
+        )
+    return Due(charge.continued(), sites, begun.declined)
 
 
-def _exists(connection: sqlite3.Connection, plan_id: str) -> bool:
-    return connection.execute("SELECT 1 FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone() is not None
-
-
-def _excess(before: Balances, question: Question, due: blocks.Due) -> Excess | None:
+def _excess(before: Balances, question: Question, due: Due) -> Excess | None:
     if _fits(before, due):
         return None
     left = before.remaining(delta=question.delta)
@@ -252,7 +174,7 @@ def _excess(before: Balances, question: Question, due: blocks.Due) -> Excess | N
     return Excess(question.epsilon, left.epsilon)
 
 
-def _fits(before: Balances, due: blocks.Due) -> bool:
+def _fits(before: Balances, due: Due) -> bool:
     """Whether the study can pay; a further round of a training always, because it costs nothing."""
     asked, cost = set(due.sites), due.charge.cost
     if unknown := asked - set(before.sites):
@@ -263,28 +185,10 @@ def _fits(before: Balances, due: blocks.Due) -> bool:
     return Balances(before.study, after).whole.fits(before.study.cap.allowance())
 
 
-def _standing(connection: sqlite3.Connection, plan: Plan) -> Outcome:
-    states = {
-        site: SiteState(state)
-        for site, state in connection.execute(
-            "SELECT site, state FROM tasks WHERE plan_id = ? ORDER BY site", (plan.plan_id,)
-        )
-    }
-    codes = connection.execute(
-        "SELECT site, code FROM submissions WHERE plan_id = ? AND code <> '' ORDER BY site", (plan.plan_id,)
-    ).fetchall()
+def _outcome(states: Mapping[str, SiteState], refusals: Mapping[str, str]) -> Outcome:
     final = (SiteState.RELEASED, SiteState.REFUSED)
     return Outcome(
         answered=tuple(site for site, state in states.items() if state is SiteState.RELEASED),
-        refused=tuple(sorted({**blocks.left_out(connection, plan.plan_id), **dict(codes)}.items())),
+        refused=tuple(sorted(refusals.items())),
         missing=tuple(site for site, state in states.items() if state not in final),
     )
-
-
-def _outcome_text(outcome: Outcome) -> str:
-    return json.dumps([outcome.answered, outcome.refused, outcome.missing], separators=(",", ":"))
-
-
-def _outcome(text: str) -> Outcome:
-    answered, refused, missing = json.loads(text)
-    return Outcome(tuple(answered), tuple((site, code) for site, code in refused), tuple(missing))

@@ -5,16 +5,13 @@ What the study has spent and has left is not part of it; that is told as of the 
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sqlite3
 from dataclasses import dataclass
 
-from coordinator.accounting import Outcome
-from coordinator.ledger import Ledger
+from coordinator.store.ledger import Ledger
+from coordinator.store.rounds import Outcome
 from wardround.federation.answer import Estimate, Loss
 from wardround.federation.errors import LedgerCorrupt
-from wardround.federation.ledger import chain
 from wardround.federation.no_estimate import NoEstimate
 
 
@@ -34,25 +31,7 @@ class StoredAnswer:
 
 def keep_answer(ledger: Ledger, plan_id: str, answer: StoredAnswer) -> None:
     """Store the answer under its plan; one that is already there stays as it is."""
-    text = _encode(answer)
-    with ledger.database.transaction() as connection:
-        if has_answer(connection, plan_id):
-            return
-        connection.execute("INSERT INTO answers (plan_id, answer) VALUES (?, ?)", (plan_id, text))
-        connection.execute("UPDATE rounds SET state = 'answered' WHERE plan_id = ?", (plan_id,))
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        chain.append(connection, ledger.identity, kind="answered", body={"plan_id": plan_id, "answer_hash": digest})
-
-
-def has_answer(connection: sqlite3.Connection, plan_id: str) -> bool:
-    """Whether the plan has been answered."""
-    return connection.execute("SELECT 1 FROM answers WHERE plan_id = ?", (plan_id,)).fetchone() is not None
-
-
-def answer_text(connection: sqlite3.Connection, plan_id: str) -> str | None:
-    """The stored answer as it was written, if there is one; decode it once the ledger is free again."""
-    row = connection.execute("SELECT answer FROM answers WHERE plan_id = ?", (plan_id,)).fetchone()
-    return None if row is None else str(row[0])
+    ledger.answers.keep(plan_id, _encode(answer))
 
 
 def _encode(answer: StoredAnswer) -> str:

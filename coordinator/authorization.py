@@ -6,8 +6,8 @@ part. Both are read anew at each call, so a revocation holds from the next call 
 
 from __future__ import annotations
 
-from coordinator.ledger import Ledger
 from coordinator.roster import Roster
+from coordinator.store.ledger import Ledger
 from wardround.federation.certificates import Role, holder
 from wardround.federation.errors import NotAuthorized
 
@@ -18,9 +18,7 @@ def authorize(ledger: Ledger, certificate: bytes, role: Role) -> str:
     if caller.role is not role:
         msg = f"this call needs a certificate of the role {role.value}, not {caller.role.value}."
         raise NotAuthorized(msg)
-    with ledger.database.reading() as connection:
-        row = connection.execute("SELECT key_hash FROM tls_keys WHERE name = ?", (caller.name,)).fetchone()
-    if row is None or row[0] != caller.tls_key:
+    if ledger.members.tls_key(caller.name) != caller.tls_key:
         raise NotAuthorized
     roster = Roster(ledger)
     match role:

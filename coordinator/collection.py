@@ -8,20 +8,18 @@ bytes under the same plan, or a chain that contradicts itself, freeze the site. 
 from __future__ import annotations
 
 import re
-import sqlite3
 
-from coordinator import blocks
 from coordinator.accounting import Accounting
 from coordinator.awaiting import Awaited, awaited
-from coordinator.dispatch import Dispatch, has_task, round_key, site_key
-from coordinator.ledger import Ledger
+from coordinator.dispatch import Dispatch, round_key, site_key
 from coordinator.patience import Patience
-from coordinator.roster import active_site, freeze, refuse_unless_active
+from coordinator.roster import Roster, refuse_unless_active
+from coordinator.store.ledger import Ledger
+from coordinator.store.submissions import AcceptingTask
 from wardround.federation.answer import SiteState
 from wardround.federation.errors import (
     AwaitingApproval,
     FederationError,
-    InvariantBroken,
     LedgerCorrupt,
     MalformedMessage,
     PeerUnreachable,
@@ -30,9 +28,8 @@ from wardround.federation.errors import (
     UnknownTask,
 )
 from wardround.federation.identity import PublicIdentity
-from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import Body, decode_body
-from wardround.federation.ledger.entry import GENESIS, Entry
+from wardround.federation.ledger.body import decode_body
+from wardround.federation.ledger.entry import GENESIS, Entry, Head
 from wardround.federation.plan import Plan, price
 from wardround.federation.release import decode_release, extent, is_one_vote, release_hash
 from wardround.federation.task import Declined, Failed, Pending, Released, Submission
@@ -53,6 +50,7 @@ class Collection:
         self._patience = patience
         self._accounting = accounting
         self._dispatch = dispatch
+        self._roster = Roster(ledger)
 
     def accept(self, site: str, submission: Submission) -> Entry | None:
         """Take an answer and return its receipt, or note that a site is waiting or failed."""
@@ -96,44 +94,38 @@ class Collection:
 
     def releases(self, plan: Plan, sites: tuple[str, ...]) -> list[bytes]:
         """The stored bytes of the sites that a settled round counts."""
-        with self._ledger.database.reading() as connection:
-            stored = stored_releases(connection, plan.plan_id)
+        stored = self._ledger.submissions.releases(plan.plan_id)
         return [stored[site] for site in sites]
 
     def _awaited(self, plan: Plan) -> Awaited:
         study = self._ledger.study
-        with self._ledger.database.reading() as connection:
-            away = blocks.away(connection, plan.plan_id)
+        away = self._ledger.trainings.away(plan.plan_id)
         return awaited(
             now=self._patience.now(), deadline_seconds=study.deadline_seconds, away=away, needed=study.min_sites
         )
 
     def _approval_over(self, plan: Plan) -> bool:
-        with self._ledger.database.reading() as connection:
-            opened_at = blocks.first_opened_at(connection, plan.plan_id)
+        opened_at = self._ledger.trainings.first_opened_at(plan.plan_id)
         return self._patience.date() - opened_at >= self._ledger.study.approval_seconds
 
     def _note(self, site: str, plan_id: str, state: SiteState) -> None:
-        with self._ledger.database.transaction() as connection:
-            refuse_unless_active(connection, site)
-            if not has_task(connection, plan_id, site):
+        with self._ledger.submissions.accepting(plan_id, site) as task:
+            refuse_unless_active(task.standing)
+            if task.opened_after is None:
                 raise UnknownTask
-            connection.execute(
-                "UPDATE tasks SET state = ? WHERE plan_id = ? AND site = ? AND state IN ('open', 'pending', 'failed')",
-                (state.value, plan_id, site),
-            )
+            task.note(state)
 
     def _keep(self, site: str, submission: Released | Declined) -> Entry:
         plan_id = submission.plan_id
-        with self._ledger.database.reading() as connection:
-            identity = active_site(connection, site).identity
-            if not has_task(connection, plan_id, site):
+        with self._ledger.one_moment():
+            identity = self._roster.admit_site(site).identity
+            if not self._ledger.tasks.exists(plan_id, site):
                 raise UnknownTask
-            plan = self._ledger.plans.reserved(connection, plan_id)
+            plan = self._ledger.rounds.plan(plan_id)
         self._check(site, identity, plan, submission)
-        with self._ledger.database.transaction() as connection:
-            refuse_unless_active(connection, site)
-            kept = self._keep_once(connection, site, submission)
+        with self._ledger.submissions.accepting(plan_id, site) as task:
+            refuse_unless_active(task.standing)
+            kept = self._keep_once(task, submission)
         # Raised only here: inside the transaction it would undo the freeze.
         if isinstance(kept, FederationError):
             self._patience.announce(site_key(site))
@@ -162,56 +154,21 @@ class Collection:
                     raise MalformedMessage("the refusal has no valid code.")
                 _check_body(entry, "refused", {"plan_id": plan_id, "code": code})
 
-    def _keep_once(
-        self, connection: sqlite3.Connection, site: str, submission: Released | Declined
-    ) -> Entry | FederationError:
+    def _keep_once(self, task: AcceptingTask, submission: Released | Declined) -> Entry | FederationError:
         """The receipt, or the error to raise once the freeze that goes with it is durable."""
-        plan_id, entry = submission.plan_id, submission.entry
         payload = submission.payload if isinstance(submission, Released) else b""
-        code = submission.code if isinstance(submission, Declined) else ""
-        earlier = connection.execute(
-            "SELECT entry, payload, receipt FROM submissions WHERE plan_id = ? AND site = ?", (plan_id, site)
-        ).fetchone()
-        if earlier is not None:
-            if earlier[:2] == (entry.digest, payload):
-                return _receipt(connection, earlier[2])
-            freeze(connection, self._ledger, site, "two answers to one plan")
+        if (kept := task.kept()) is not None:
+            if (kept.entry, kept.payload) == (submission.entry.digest, payload):
+                return task.receipt(kept.receipt)
+            task.freeze("two answers to one plan")
             return ReleaseConflict()
-        if (fault := _fork(connection, site, plan_id, entry)) is not None:
-            freeze(connection, self._ledger, site, fault)
+        if (fault := _fork(task, submission.entry)) is not None:
+            task.freeze(fault)
             return SiteFrozen()
-        receipt = self._write_receipt(connection, site, submission)
-        connection.execute(
-            "INSERT INTO submissions (plan_id, site, entry, code, payload, receipt) VALUES (?, ?, ?, ?, ?, ?)",
-            (plan_id, site, entry.digest, code, payload, receipt.sequence),
-        )
-        state = SiteState.REFUSED if code else SiteState.RELEASED
-        connection.execute("UPDATE tasks SET state = ? WHERE plan_id = ? AND site = ?", (state.value, plan_id, site))
-        _note_places(connection, site, entry)
-        if code:
-            self._accounting.void(connection, plan_id, site)
+        receipt = task.keep(submission, _places(submission.entry))
+        if isinstance(submission, Declined):
+            self._accounting.void(task)
         return receipt
-
-    def _write_receipt(self, connection: sqlite3.Connection, site: str, submission: Released | Declined) -> Entry:
-        entry = submission.entry
-        place: Body = {
-            "plan_id": submission.plan_id,
-            "site": site,
-            "sequence": entry.sequence,
-            "digest": entry.digest,
-        }
-        match submission:
-            case Released(_, payload, _):
-                body: Body = {**place, "release_hash": release_hash(payload)}
-                return chain.append(connection, self._ledger.identity, kind="received", body=body)
-            case Declined(_, code, _):
-                return chain.append(connection, self._ledger.identity, kind="declined", body={**place, "code": code})
-
-
-def stored_releases(connection: sqlite3.Connection, plan_id: str) -> dict[str, bytes]:
-    """The bytes that every site released for a plan."""
-    rows = connection.execute("SELECT site, payload FROM submissions WHERE plan_id = ? AND code = ''", (plan_id,))
-    return dict(rows.fetchall())
 
 
 def _check_body(entry: Entry, kind: str, expected: dict[str, str]) -> None:
@@ -223,20 +180,12 @@ def _check_body(entry: Entry, kind: str, expected: dict[str, str]) -> None:
         raise MalformedMessage("the entry does not name this answer.")
 
 
-def _receipt(connection: sqlite3.Connection, sequence: int) -> Entry:
-    entry = chain.entry_at(connection, sequence)
-    if entry is None:
-        raise InvariantBroken(private=f"receipt {sequence} is not in the chain")
-    return entry
-
-
-def _places(entry: Entry) -> list[tuple[int, str]]:
+def _places(entry: Entry) -> tuple[Head, ...]:
     """The two places of a site's chain that one entry fixes: its own and the one before it."""
-    own = [(entry.sequence, entry.digest)]
-    return own if entry.sequence == 1 else [(entry.sequence - 1, entry.previous), *own]
+    return (entry.head,) if entry.sequence == 1 else (Head(entry.sequence - 1, entry.previous), entry.head)
 
 
-def _fork(connection: sqlite3.Connection, site: str, plan_id: str, entry: Entry) -> str | None:
+def _fork(task: AcceptingTask, entry: Entry) -> str | None:
     """How this entry contradicts what the site has signed before, or None.
 
     An honest site may deliver two answers in either order, so a low number alone proves nothing. But its answer
@@ -244,26 +193,8 @@ def _fork(connection: sqlite3.Connection, site: str, plan_id: str, entry: Entry)
     """
     if entry.sequence == 1 and entry.previous != GENESIS:
         return "a first entry that follows another"
-    opened_after = connection.execute(
-        "SELECT opened_after FROM tasks WHERE plan_id = ? AND site = ?", (plan_id, site)
-    ).fetchone()[0]
-    if entry.sequence <= opened_after:
+    if task.opened_after is None or entry.sequence <= task.opened_after:
         return "an answer that stands before the plan in the site's chain"
-    for sequence, digest in _places(entry):
-        known = connection.execute(
-            "SELECT digest FROM places WHERE site = ? AND sequence = ?", (site, sequence)
-        ).fetchone()
-        if known is not None and known[0] != digest:
-            return "two entries at one place of the site's chain"
+    if any(task.digest_at(place.sequence) not in (None, place.digest) for place in _places(entry)):
+        return "two entries at one place of the site's chain"
     return None
-
-
-def _note_places(connection: sqlite3.Connection, site: str, entry: Entry) -> None:
-    connection.executemany(
-        "INSERT INTO places (site, sequence, digest) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-        [(site, sequence, digest) for sequence, digest in _places(entry)],
-    )
-    connection.execute(
-        "UPDATE sites SET head_sequence = ?, head_digest = ? WHERE name = ? AND head_sequence < ?",
-        (entry.sequence, entry.digest, site, entry.sequence),
-    )

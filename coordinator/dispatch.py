@@ -9,17 +9,14 @@ site whose table failed is one that is away, because whether it failed may depen
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from dataclasses import dataclass
 
-from coordinator import blocks
-from coordinator.accounting import outcome_of
-from coordinator.ledger import Ledger
 from coordinator.patience import Patience
-from coordinator.roster import Standing, refuse_unless_active
+from coordinator.roster import refuse_unless_active
+from coordinator.store.ledger import Ledger
+from coordinator.store.rounds import Outcome, RoundStanding, RoundState
 from wardround.federation.answer import SiteState
-from wardround.federation.ledger.entry import Head
 from wardround.federation.plan import Plan
 from wardround.federation.task import SignedTask, Task, sign_task
 
@@ -65,26 +62,12 @@ class Dispatch:
         A round that ended with too few answers is opened again for those who did not answer: the charge
         stands, so their answer is already paid for.
         """
-        with self._ledger.database.reading() as connection:
-            if not self._may_open(connection, plan):
+        if not self._may_open(self._ledger.rounds.standing(plan.plan_id)):
+            return
+        with self._ledger.tasks.opening(plan) as round_:
+            if not self._may_open(round_.before):
                 return
-        with self._ledger.database.transaction() as connection:
-            if not self._may_open(connection, plan):
-                return
-            left_out = blocks.left_out(connection, plan.plan_id)
-            # An answer must come after what the site had signed before it could know the plan.
-            known = connection.execute("SELECT name, head_sequence FROM sites")
-            heads = {site: sequence for site, sequence in known if site not in left_out}
-            (number,) = connection.execute("SELECT number FROM rounds WHERE plan_id = ?", (plan.plan_id,)).fetchone()
-            connection.executemany(
-                "INSERT INTO tasks (plan_id, site, number, state, opened_after) VALUES (?, ?, ?, 'open', ?)"
-                " ON CONFLICT (plan_id, site) DO UPDATE SET state = 'open' WHERE state = 'missing'",
-                [(plan.plan_id, site, number, heads[site]) for site in plan.participants if site in heads],
-            )
-            connection.execute(
-                "UPDATE rounds SET state = 'open', opened_at = ? WHERE plan_id = ?",
-                (self._patience.date(), plan.plan_id),
-            )
+            round_.open(at=self._patience.date())
         for site in plan.participants:
             self._patience.announce(site_key(site))
         self._patience.announce(round_key(plan.plan_id))
@@ -112,11 +95,10 @@ class Dispatch:
 
     def states(self, plan: Plan) -> tuple[tuple[str, SiteState], ...]:
         """Where every participant is; a site that may not take part any more is missing."""
-        with self._ledger.database.reading() as connection:
-            stored = dict.fromkeys(blocks.left_out(connection, plan.plan_id), SiteState.REFUSED)
-            stored |= task_states(connection, plan.plan_id)
-            rows = connection.execute("SELECT name FROM sites WHERE state = ?", (Standing.ACTIVE.value,))
-            active = {name for (name,) in rows}
+        with self._ledger.one_moment():
+            stored = dict.fromkeys(self._ledger.trainings.left_out(plan.plan_id), SiteState.REFUSED)
+            stored |= self._ledger.tasks.states(plan.plan_id)
+            active = self._ledger.members.active()
         with self._guard:
             return tuple(
                 (site, self._shown(plan.plan_id, site, stored.get(site, SiteState.OPEN), active=site in active))
@@ -134,35 +116,27 @@ class Dispatch:
             return SiteState.MISSING
         return SiteState.CLAIMED if state is SiteState.OPEN and (plan_id, site) in self._claimed else state
 
-    def _may_open(self, connection: sqlite3.Connection, plan: Plan) -> bool:
-        row = connection.execute("SELECT state FROM rounds WHERE plan_id = ?", (plan.plan_id,)).fetchone()
-        match row[0]:
-            case "reserved":
+    def _may_open(self, standing: RoundStanding) -> bool:
+        match standing:
+            case RoundStanding(RoundState.RESERVED, _):
                 return True
-            case "settled":
+            case RoundStanding(RoundState.SETTLED, Outcome(answered, _, missing)):
                 # Whoever released or refused has said its last word; only the missing can still change the outcome.
-                outcome = outcome_of(connection, plan.plan_id)
-                few = outcome is not None and len(outcome.answered) < self._ledger.study.min_sites and outcome.missing
-                return bool(few)
+                return len(answered) < self._ledger.study.min_sites and bool(missing)
             case _:
                 return False
 
     def _next(self, site: str) -> tuple[Task | None, float]:
         """The next task, or how long it makes sense to wait for a failed one."""
-        with self._ledger.database.reading() as connection:
-            refuse_unless_active(connection, site)
-            rows = connection.execute(
-                "SELECT plan_id FROM tasks WHERE site = ? AND state IN ('open', 'failed') ORDER BY number", (site,)
-            ).fetchall()
-            pauses = {plan_id: self._pause(plan_id, site) for (plan_id,) in rows}
+        with self._ledger.one_moment():
+            refuse_unless_active(self._ledger.members.standing(site))
+            pauses = {plan_id: self._pause(plan_id, site) for plan_id in self._ledger.tasks.waiting(site)}
             # Those that never failed first: a table that answers nothing must not keep the others from answering.
             ordered = sorted(pauses, key=lambda plan_id: (plan_id, site) in self._failures)
             ready = next((plan_id for plan_id in ordered if pauses[plan_id] <= 0), None)
             if ready is None:
                 return None, min(pauses.values(), default=float("inf"))
-            plan = self._ledger.plans.reserved(connection, ready)
-            head = connection.execute("SELECT head_sequence, head_digest FROM sites WHERE name = ?", (site,)).fetchone()
-        return Task(plan, site, Head(*head)), 0.0
+            return Task(self._ledger.rounds.plan(ready), site, self._ledger.members.head(site)), 0.0
 
     def _pause(self, plan_id: str, site: str) -> float:
         with self._guard:
@@ -180,15 +154,3 @@ class Dispatch:
             for site in plan.participants:
                 self._claimed.discard((plan.plan_id, site))
                 self._failures.pop((plan.plan_id, site), None)
-
-
-def task_states(connection: sqlite3.Connection, plan_id: str) -> dict[str, SiteState]:
-    """The stored state of every task of a plan."""
-    rows = connection.execute("SELECT site, state FROM tasks WHERE plan_id = ?", (plan_id,))
-    return {site: SiteState(state) for site, state in rows}
-
-
-def has_task(connection: sqlite3.Connection, plan_id: str, site: str) -> bool:
-    """Whether the plan was opened for this site."""
-    row = connection.execute("SELECT 1 FROM tasks WHERE plan_id = ? AND site = ?", (plan_id, site)).fetchone()
-    return row is not None

@@ -9,15 +9,15 @@ from __future__ import annotations
 import datetime
 import hashlib
 import secrets
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from coordinator.authority import Authority
 from coordinator.folder import CoordinatorFolder
-from coordinator.ledger import Ledger, open_ledger
-from coordinator.roster import Roster, Standing, check_name
+from coordinator.roster import Roster, check_name
+from coordinator.store.ledger import Ledger, open_ledger
+from coordinator.store.members import InvitationRecord, Standing
 from wardround.federation.certificates import (
     Role,
     key_to_pem,
@@ -60,12 +60,7 @@ def make_invitation(folder: CoordinatorFolder, site: str, *, now: datetime.datet
         if standing.get(site, Standing.ACTIVE.value) != Standing.ACTIVE.value:
             msg = f"{site} is on the roster already and is {standing[site]}; a name is used once."
             raise ConfigurationMistaken(msg)
-        with ledger.database.transaction() as connection:
-            connection.execute("DELETE FROM invitations WHERE site = ? AND used_by = ''", (site,))
-            connection.execute(
-                "INSERT INTO invitations (secret_hash, site, expires) VALUES (?, ?, ?)",
-                (_secret_hash(bytes.fromhex(secret)), site, expires.timestamp()),
-            )
+        ledger.members.invite(site, secret_hash=_secret_hash(bytes.fromhex(secret)), expires=expires.timestamp())
         return Invitation(
             site=site,
             token=secret,
@@ -90,8 +85,8 @@ def enrol_site(
     ):
         msg = "the site did not sign this study."
         raise NotAuthorized(msg)
-    with ledger.database.reading() as connection:
-        _check_invitation(connection, enrolment, now)
+    secret_hash = _secret_hash(enrolment.secret)
+    _check_invitation(ledger.members.invitation(enrolment.site, secret_hash=secret_hash), enrolment, now)
     roster = Roster(ledger)
     known = next((site for site in roster.sites() if site.name == enrolment.site), None)
     if known is not None and (known.identity != enrolment.identity or known.state is not Standing.ACTIVE):
@@ -100,7 +95,9 @@ def enrol_site(
     declared = {s.name: s.patients for s in roster.sites() if s.state is not Standing.REVOKED}
     if (fault := delta_fault(study.cap.delta, declared | {enrolment.site: enrolment.patients})) is not None:
         raise ConfigurationMistaken(f"The site cannot join: {fault}")
-    _use_invitation(ledger, enrolment, now)
+    with ledger.members.using_invitation(enrolment.site, secret_hash=secret_hash) as invitation:
+        _check_invitation(invitation.found, enrolment, now)
+        invitation.use(enrolment.identity.key)
     if known is None:
         roster.enrol_site(
             name=enrolment.site,
@@ -109,32 +106,18 @@ def enrol_site(
             dataset=enrolment.dataset,
             study_signature=enrolment.study_signature,
         )
-    note_tls_key(ledger, enrolment.site, tls_key_hash(key))
+    ledger.members.note_tls_key(enrolment.site, tls_key_hash(key))
     return authority.issue(key, role=Role.SITE, name=enrolment.site, life=life, now=now)
 
 
-def _use_invitation(ledger: Ledger, enrolment: Enrolment, now: datetime.datetime) -> None:
-    with ledger.database.transaction() as connection:
-        _check_invitation(connection, enrolment, now)
-        connection.execute(
-            "UPDATE invitations SET used_by = ? WHERE secret_hash = ? AND site = ?",
-            (enrolment.identity.key, _secret_hash(enrolment.secret), enrolment.site),
-        )
-
-
-def _check_invitation(connection: sqlite3.Connection, enrolment: Enrolment, now: datetime.datetime) -> None:
-    row = connection.execute(
-        "SELECT expires, used_by FROM invitations WHERE secret_hash = ? AND site = ?",
-        (_secret_hash(enrolment.secret), enrolment.site),
-    ).fetchone()
-    if row is None:
+def _check_invitation(invitation: InvitationRecord | None, enrolment: Enrolment, now: datetime.datetime) -> None:
+    if invitation is None:
         msg = "the invitation is not known for this site; ask the consortium for a new one."
         raise NotAuthorized(msg)
-    expires, used_by = row
-    if used_by not in ("", enrolment.identity.key):
+    if invitation.used_by not in ("", enrolment.identity.key):
         msg = "the invitation was already used; ask the consortium for a new one."
         raise NotAuthorized(msg)
-    if now.timestamp() > expires:
+    if now.timestamp() > invitation.expires:
         msg = "the invitation has expired; ask the consortium for a new one."
         raise NotAuthorized(msg)
 
@@ -158,7 +141,7 @@ def issue_profile(folder: CoordinatorFolder, name: str, out: Path, *, now: datet
             key=key_to_pem(key).decode(),
         )
         write_profile(profile, out)
-        note_tls_key(ledger, name, tls_key_hash(key.public_key()))
+        ledger.members.note_tls_key(name, tls_key_hash(key.public_key()))
     return expires.isoformat(timespec="seconds")
 
 
@@ -168,16 +151,6 @@ def revoke(folder: CoordinatorFolder, name: str) -> str:
         roster = Roster(ledger)
         roster.revoke(name)
         return "site" if name in {record.name for record in roster.sites()} else "analyst"
-
-
-def note_tls_key(ledger: Ledger, name: str, key_hash: str) -> None:
-    """From now on only this TLS key speaks for `name`."""
-    with ledger.database.transaction() as connection:
-        connection.execute(
-            "INSERT INTO tls_keys (name, key_hash) VALUES (?, ?)"
-            " ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash",
-            (name, key_hash),
-        )
 
 
 def _secret_hash(secret: bytes) -> str:

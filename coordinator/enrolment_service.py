@@ -9,7 +9,7 @@ import grpc
 
 from coordinator.authority import Authority
 from coordinator.enrolment import enrol_site
-from coordinator.ledger import Ledger
+from coordinator.store.ledger import Ledger
 from protos._generated import enrolment_service_pb2 as pb
 from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceServicer
 from protos.codec_trust import enrolled_to_message, enrolment_from_message

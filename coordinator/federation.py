@@ -9,15 +9,16 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from coordinator.accounting import Accounting, Question
+from coordinator.accounting import Accounting
 from coordinator.collection import Collection
 from coordinator.combining import NoiseSetting
 from coordinator.dispatch import Dispatch
-from coordinator.ledger import Ledger
 from coordinator.patience import Patience, RealPatience
 from coordinator.queries import Queries
 from coordinator.roster import Roster
 from coordinator.rounds import DrivenRounds, Round, Rounds, ThreadedRounds, unfinished
+from coordinator.store.ledger import Ledger
+from coordinator.store.rounds import Question
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress
 from wardround.federation.errors import PeerUnreachable
 from wardround.federation.ledger.entry import Entry

@@ -11,19 +11,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from coordinator.accounting import Accounting, Balances, Question, balances, find_question, question_of
-from coordinator.answers import StoredAnswer, answer_text, decode_answer, has_answer
-from coordinator.collection import stored_releases
+from coordinator.accounting import Accounting, Balances, question_of
+from coordinator.answers import StoredAnswer, decode_answer
 from coordinator.combining import NoiseSetting
 from coordinator.combining.updates import updates
 from coordinator.dispatch import Dispatch, round_key
 from coordinator.expecting import expected_errors
-from coordinator.ledger import Ledger
 from coordinator.patience import Patience
 from coordinator.planning import Sharpness, loss_of, plans_for, sharpness, step_plan, step_sharpness
 from coordinator.reporting import Reporting
-from coordinator.roster import Roster, Standing
+from coordinator.roster import Roster
 from coordinator.rounds import Round, Rounds, ended_without_answer
+from coordinator.store.ledger import Ledger
+from coordinator.store.members import Standing
+from coordinator.store.rounds import Question
 from wardround.federation.answer import (
     Answer,
     AskRequest,
@@ -85,8 +86,7 @@ class Queries:
     def watch(self, analyst: str, plan_id: str, *, seen: int, wait_seconds: float) -> Progress | Answer:
         """The answer, or the sites' states once they differ from `seen`, or after the wait."""
         self._roster.admit_analyst(analyst)
-        with self._ledger.database.reading() as connection:
-            question = question_of(connection, plan_id)
+        question = question_of(self._ledger, plan_id)
         self._rounds.drive(plan_id)
         until = self._patience.now() + wait_seconds
         while True:
@@ -150,7 +150,9 @@ class Queries:
         """A round of a training, asked of those who began it: one more hospital must not make it another training."""
         study = self._ledger.study
         step_form(step, study)
-        began = frozenset(self._accounting.participants_of(step, nonce=request.nonce.lower()))
+        began = frozenset(
+            self._ledger.trainings.participants(step, study_hash=study.study_hash, nonce=request.nonce.lower())
+        )
         if not began:
             participants = self._participants()
             self._require_enough(participants)
@@ -179,13 +181,10 @@ class Queries:
 
     def _known(self, questions: tuple[Question, ...]) -> Question | None:
         """The form in which the question was asked before: answered if possible, else on its way."""
-        with self._ledger.database.reading() as connection:
-            asked = [
-                found
-                for question in questions
-                if (found := find_question(connection, question.plan.plan_id)) is not None
-            ]
-            answered = [found for found in asked if has_answer(connection, found.plan.plan_id)]
+        with self._ledger.one_moment():
+            looked_up = (self._ledger.rounds.question(question.plan.plan_id) for question in questions)
+            asked = [found for found in looked_up if found is not None]
+            answered = [found for found in asked if self._answered(found)]
         return next(iter(answered or asked), None)
 
     def _tried(self, questions: tuple[Question, ...]) -> tuple[Question, Excess | None]:
@@ -208,17 +207,16 @@ class Queries:
         return questions[-1]
 
     def _answered(self, question: Question) -> bool:
-        with self._ledger.database.reading() as connection:
-            return has_answer(connection, question.plan.plan_id)
+        return self._ledger.answers.exists(question.plan.plan_id)
 
     def _answer(self, analyst: str, question: Question) -> Answer | None:
         plan_id = question.plan.plan_id
-        with self._ledger.database.reading() as connection:
-            text = answer_text(connection, plan_id)
+        with self._ledger.one_moment():
+            text = self._ledger.answers.text(plan_id)
             if text is None:
                 return None
-            now = balances(connection, self._ledger.study)
-            payloads = stored_releases(connection, plan_id) if isinstance(question.plan.query, Step) else {}
+            now = self._accounting.balances()
+            payloads = self._ledger.submissions.releases(plan_id) if isinstance(question.plan.query, Step) else {}
         replayed = self._replays.replayed(analyst, plan_id, otherwise=analyst != question.analyst)
         stored = decode_answer(text)
         told = _told(question.plan, stored, now, self._ledger.study, delta=question.delta, replayed=replayed)

@@ -7,14 +7,14 @@ nothing is computed twice: only what is new is added.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coordinator.accounting import Balances, balances
-from coordinator.ledger import Ledger
-from coordinator.roster import SiteRecord, Standing, all_sites
+from coordinator.accounting import Balances
+from coordinator.store.ledger import Ledger
+from coordinator.store.members import SiteRecord, Standing
+from coordinator.store.rounds import ChargeEntry
 from coordinator.tally import Reserved, Tally, Voided
 from wardround.federation.answer import BudgetReport, ByOverlap, Loss, SiteBudget, Spending, Statement
 from wardround.federation.errors import LedgerCorrupt
@@ -46,7 +46,7 @@ class _Reading:
 
     sites: tuple[SiteRecord, ...]
     balances: Balances
-    entries: list[tuple[int, str, str]]
+    entries: tuple[ChargeEntry, ...]
     dates: dict[str, float]
 
 
@@ -90,12 +90,13 @@ class Reporting:
 
     def _look(self) -> _Reading:
         """Read, and no more: a reader that dawdles would keep a charge from being written."""
-        with self._ledger.database.reading() as connection:
+        ledger = self._ledger
+        with ledger.one_moment():
             return _Reading(
-                sites=tuple(all_sites(connection)),
-                balances=balances(connection, self._ledger.study),
-                entries=_entries(connection, after=self._sequence),
-                dates=_dates(connection, after=self._tally.plans),
+                sites=ledger.members.sites(),
+                balances=Balances(ledger.study, ledger.rounds.spent()),
+                entries=ledger.rounds.charges_after(self._sequence),
+                dates=ledger.rounds.dates_after(self._tally.plans),
             )
 
     def _up_to_date(self, seen: _Reading) -> _Figures:
@@ -103,7 +104,7 @@ class Reporting:
             # All of it is understood before any of it is counted, and counted before anything is said of it.
             news, self._figures = tuple(_news(seen)), None
             self._tally.read(news)
-            self._sequence = max((sequence for sequence, _, _ in seen.entries), default=self._sequence)
+            self._sequence = max((entry.sequence for entry in seen.entries), default=self._sequence)
             self._figures = self._computed()
         return self._figures
 
@@ -137,23 +138,11 @@ class Reporting:
         return tuple(Spending(level.date, number, self._epsilons[level.spent]) for number, level in kept)
 
 
-def _entries(connection: sqlite3.Connection, *, after: int) -> list[tuple[int, str, str]]:
-    return connection.execute(
-        "SELECT sequence, kind, body FROM entries WHERE kind IN ('reserved', 'voided') AND sequence > ?"
-        " ORDER BY sequence",
-        (after,),
-    ).fetchall()
-
-
-def _dates(connection: sqlite3.Connection, *, after: int) -> dict[str, float]:
-    return dict(connection.execute("SELECT plan_id, reserved_at FROM rounds WHERE number > ?", (after,)))
-
-
 def _news(seen: _Reading) -> Iterator[Reserved | Voided]:
-    for _, kind, text in seen.entries:
-        body = decode_body(text)
+    for entry in seen.entries:
+        body = decode_body(entry.body)
         plan_id = text_in(body, "plan_id")
-        if kind == "voided":
+        if entry.kind == "voided":
             yield Voided(plan_id, text_in(body, "site"))
             continue
         sites = body.get("sites")

@@ -11,17 +11,17 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
-from coordinator.accounting import Accounting, Outcome, Question, outcome_of, question_of
-from coordinator.answers import StoredAnswer, has_answer, keep_answer
+from coordinator.accounting import Accounting, question_of
+from coordinator.answers import StoredAnswer, keep_answer
 from coordinator.collection import Collection
 from coordinator.combining import NoiseSetting
 from coordinator.combining.possible import impossible
 from coordinator.combining.released import combine_releases
 from coordinator.dispatch import Dispatch, round_key
-from coordinator.ledger import Ledger
 from coordinator.patience import Patience
 from coordinator.planning import loss_of
-from coordinator.roster import all_sites
+from coordinator.store.ledger import Ledger
+from coordinator.store.rounds import Outcome, Question
 from wardround.federation.answer import Estimate
 from wardround.federation.errors import FederationError, PeerUnreachable, Refused, TooFewSites, Unavailable
 from wardround.federation.plan import Plan, shape_of
@@ -91,8 +91,7 @@ class Round:
         return combine_releases(plan, form, kept, setting=self._setting, patients=self._declared()), left_out
 
     def _declared(self) -> dict[str, int]:
-        with self._ledger.database.reading() as connection:
-            return {site.name: site.patients for site in all_sites(connection)}
+        return {site.name: site.patients for site in self._ledger.members.sites()}
 
     def begin(self, question: Question) -> None:
         """The two steps that are durable before an analyst hears of the plan."""
@@ -223,24 +222,21 @@ class DrivenRounds:
 
 def unfinished(ledger: Ledger, plan_id: str | None = None) -> list[Question]:
     """Every round (or the one named) that has neither an answer nor ended with too few sites, oldest first."""
-    with ledger.database.reading() as connection:
-        rows = connection.execute(
-            "SELECT plan_id FROM rounds WHERE state <> 'answered' AND (?1 IS NULL OR plan_id = ?1) ORDER BY number",
-            (plan_id,),
-        ).fetchall()
+    with ledger.one_moment():
         return [
-            question_of(connection, found)
-            for (found,) in rows
-            if (outcome := outcome_of(connection, found)) is None or len(outcome.answered) >= ledger.study.min_sites
+            question_of(ledger, found)
+            for found in ledger.rounds.unanswered(plan_id)
+            if (outcome := ledger.rounds.standing(found).outcome) is None
+            or len(outcome.answered) >= ledger.study.min_sites
         ]
 
 
 def ended_without_answer(ledger: Ledger, plan_id: str) -> FederationError | None:
     """Why a round that is not running has no answer, as far as the ledger knows; None when it has one."""
-    with ledger.database.reading() as connection:
-        if has_answer(connection, plan_id):
+    with ledger.one_moment():
+        if ledger.answers.exists(plan_id):
             return None
-        outcome = outcome_of(connection, plan_id)
+        outcome = ledger.rounds.standing(plan_id).outcome
     if outcome is not None and len(outcome.answered) < ledger.study.min_sites:
         return too_few(outcome, ledger.study)
     return Unavailable("The round is not running now; ask again.")

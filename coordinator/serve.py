@@ -15,8 +15,8 @@ from coordinator.analyst_service import AnalystService
 from coordinator.enrolment_service import EnrolmentService
 from coordinator.federation import Coordinator
 from coordinator.folder import CoordinatorFolder, create_folder, open_folder
-from coordinator.ledger import begin_ledger, open_ledger
 from coordinator.site_service import SiteService
+from coordinator.store.ledger import begin_ledger, open_ledger
 from protos._generated.analyst_service_pb2_grpc import add_AnalystServiceServicer_to_server
 from protos._generated.enrolment_service_pb2_grpc import add_EnrolmentServiceServicer_to_server
 from protos._generated.site_service_pb2_grpc import add_SiteServiceServicer_to_server

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.dispatch import LONGEST_RETRY_SECONDS
 from coordinator.federation import Coordinator
-from coordinator.ledger import open_ledger
+from coordinator.store.ledger import open_ledger
 from site_agent.dataset import Tables
 from tests.closing.failing_sources import BAD, COHORTS, STUDY, asking, sqlite_that_raises
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.federation import Coordinator
-from coordinator.ledger import begin_ledger, open_ledger
 from coordinator.patience import PumpedPatience
+from coordinator.store.ledger import begin_ledger, open_ledger
 from wardround.federation.answer import Answer, AskRequest
 from wardround.federation.errors import FederationError
 from wardround.federation.identity import Identity, Purpose

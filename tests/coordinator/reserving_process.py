@@ -24,9 +24,9 @@ def reserve(world: World) -> None:
 
 def die_before_each_statement(root: Path) -> int:
     """One child for each statement; the number of deaths."""
-    import coordinator.ledger
+    import coordinator.store.ledger
 
-    coordinator.ledger.Database = Dying  # type: ignore[misc]
+    coordinator.store.ledger.Database = Dying  # type: ignore[misc]
     for number in range(1, 1000):
         folder = root / str(number)
         folder.mkdir(parents=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.federation import Coordinator
-from coordinator.ledger import open_ledger
 from coordinator.roster import Roster
+from coordinator.store.ledger import open_ledger
 from tests.coordinator.hospitals import ANALYST, PATIENTS, ask, oracle, study
 from wardround.federation.answer import Answer
 from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, NotAuthorized

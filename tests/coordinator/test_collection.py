@@ -33,8 +33,7 @@ def world(tmp_path: Path) -> World:
 def opened(world: World, *, nonce: str = "") -> tuple[Plan, Hospital]:
     """A plan that is open, and the hospital that has it."""
     plan_id = world.coordinator.ask(ANALYST, ask(0.2, nonce=nonce))
-    with world.coordinator.ledger.database.reading() as connection:
-        return question_of(connection, plan_id).plan, world.hospitals["two"]
+    return question_of(world.coordinator.ledger, plan_id).plan, world.hospitals["two"]
 
 
 def frozen(world: World, name: str = "two") -> bool:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from coordinator.planning import charged, plans_for, sharpness
-from coordinator.stored_plan import decode_plan, encode_plan
+from coordinator.store.plans import decode_plan, encode_plan
 from tests.coordinator.hospitals import PATIENTS, ask, study
 from wardround.federation.errors import LedgerCorrupt, QueryMistaken
 from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within

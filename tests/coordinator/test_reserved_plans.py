@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from coordinator.stored_plan import ReservedPlans, encode_plan
+from coordinator.store.plans import ReservedPlans, encode_plan
 from tests.ledger.ledger_bench import plan
 from wardround.federation.errors import LedgerCorrupt
 

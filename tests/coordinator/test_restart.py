@@ -111,8 +111,7 @@ def test_running_an_answered_round_again_changes_nothing(tmp_path: Path) -> None
     world = oracle(tmp_path, moods={"two": "sleep"})
     plan_id = world.ask().plan_id
     entries, now = world.kinds(), world.patience.now()
-    with world.coordinator.ledger.database.reading() as connection:
-        question = question_of(connection, plan_id)
+    question = question_of(world.coordinator.ledger, plan_id)
     world.coordinator._queries._line.run_round(question)
     assert (world.kinds(), world.patience.now()) == (entries, now)
     assert world.ask().estimates[0].value == 101

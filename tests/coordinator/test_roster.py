@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.roster import MOST_PATIENTS, SiteRecord, Standing
+from coordinator.roster import MOST_PATIENTS
+from coordinator.store.members import SiteRecord, Standing
 from tests.coordinator.hospitals import ANALYST, World, oracle
 from wardround.federation.errors import ConfigurationMistaken, NotAuthorized, SiteFrozen
 from wardround.federation.identity import Identity

@@ -14,8 +14,8 @@ import pytest
 
 from coordinator.dispatch import round_key
 from coordinator.federation import Coordinator
-from coordinator.ledger import open_ledger
 from coordinator.patience import RealPatience
+from coordinator.store.ledger import open_ledger
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from wardround.federation.answer import Answer, Progress, SiteState
 from wardround.federation.errors import AwaitingApproval, InvariantBroken, PeerUnreachable, TooFewSites

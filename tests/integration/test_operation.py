@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.enrolment import note_tls_key, opened
+from coordinator.enrolment import opened
 from coordinator.folder import CoordinatorFolder
 from coordinator.roster import Roster
 from protos.calls import SiteCalls
@@ -248,7 +248,7 @@ def enrol_directly(federation: Federation, name: str) -> TlsKeys:
         Roster(ledger).enrol_site(
             name=name, identity=identity.public, patients=1000, dataset=name, study_signature=signature
         )
-        note_tls_key(ledger, name, tls_key_hash(key.public_key()))
+        ledger.members.note_tls_key(name, tls_key_hash(key.public_key()))
     life = datetime.timedelta(hours=1)
     certificate = authority.issue(key.public_key(), role=Role.SITE, name=name, life=life, now=now())
     return TlsKeys(key_to_pem(key), certificate, authority.pem.encode())

@@ -101,19 +101,20 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     # --- the consortium ---
     "a study's budget is not asked": _mutant(
-        "            if (excess := _excess(before, question, due)) is not None:\n", "            if False:\n", BUDGET
+        "            if (excess := _excess(Balances(study, round_.account.spent), question, due)) is not None:\n",
+        "            if False:\n",
+        BUDGET,
     ),
     "other bytes under one plan are taken": _mutant(
-        '            freeze(connection, self._ledger, site, "two answers to one plan")\n'
-        "            return ReleaseConflict()\n",
-        "            return _receipt(connection, earlier[2])\n",
+        '            task.freeze("two answers to one plan")\n            return ReleaseConflict()\n',
+        "            return task.receipt(kept.receipt)\n",
         COLLECTION,
     ),
     "an entry need not be signed": _mutant(
         "        if not entry.signed_by(identity):\n", "        if False:\n", COLLECTION
     ),
     "a forked chain is taken": _mutant(
-        "        if (fault := _fork(connection, site, plan_id, entry)) is not None:\n",
+        "        if (fault := _fork(task, submission.entry)) is not None:\n",
         "        if False:\n",
         COLLECTION,
     ),
@@ -123,14 +124,15 @@ MUTANTS: Mapping[str, Mutant] = {
         COLLECTION,
     ),
     "a refusal gives back twice": _mutant(
-        "            if earlier[:2] == (entry.digest, payload):\n                return _receipt",
-        "            if earlier[:2] == (entry.digest, payload):\n"
-        "                if code:\n                    self._accounting.void(connection, plan_id, site)\n"
-        "                return _receipt",
+        "                return task.receipt(kept.receipt)\n",
+        "                if isinstance(submission, Declined):\n                    self._accounting.void(task)\n"
+        "                return task.receipt(kept.receipt)\n",
         COLLECTION,
     ),
     "a certificate alone opens the door": _mutant(
-        "    if row is None or row[0] != caller.tls_key:\n", "    if False:\n", "tests/roles/test_who_may_call.py"
+        "    if ledger.members.tls_key(caller.name) != caller.tls_key:\n",
+        "    if False:\n",
+        "tests/roles/test_who_may_call.py",
     ),
     # --- ledgers ---
     "a chain may be broken": _mutant(

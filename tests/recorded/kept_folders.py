@@ -15,8 +15,8 @@ from pathlib import Path
 
 from coordinator.federation import Coordinator
 from coordinator.folder import open_folder as open_coordinator
-from coordinator.ledger import open_ledger
 from coordinator.patience import PumpedPatience
+from coordinator.store.ledger import open_ledger
 from site_agent.agent import Agent
 from site_agent.folder import open_folder as open_site
 from site_agent.pipeline import Pipeline

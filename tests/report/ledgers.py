@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from coordinator.ledger import Ledger, begin_ledger
 from coordinator.reporting import Reporting
 from coordinator.roster import Roster
+from coordinator.store.ledger import Ledger, begin_ledger
 from tests.coordinator.hospitals import study
 from wardround.federation.identity import Identity, Purpose
 from wardround.federation.ledger import accounts, chain

@@ -23,8 +23,8 @@ import pytest
 
 from coordinator.enrolment import issue_profile, make_invitation
 from coordinator.folder import CoordinatorFolder, open_folder
-from coordinator.ledger import begin_ledger
 from coordinator.serve import initialise
+from coordinator.store.ledger import begin_ledger
 from site_agent.enrolment import prepare_enrolment
 from tests.cli.calling import call
 from tests.docs.pages import ROOT

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.answers import decode_answer
 from coordinator.planning import plans_for
-from coordinator.stored_plan import decode_plan, encode_plan
+from coordinator.store.plans import decode_plan, encode_plan
 from site_agent.admission import admit
 from site_agent.policy import Approval
 from tests.roles.lone_site import NAME, STUDY, LoneSite

@@ -19,8 +19,9 @@ from coordinator.authority import Authority
 from coordinator.configuration import LOOPBACK, CoordinatorConfiguration, parse_coordinator
 from coordinator.enrolment import enrol_site, issue_profile, make_invitation, opened, revoke
 from coordinator.folder import CoordinatorFolder, _concrete, open_folder
-from coordinator.roster import Roster, Standing
+from coordinator.roster import Roster
 from coordinator.serve import initialise
+from coordinator.store.members import Standing
 from site_agent.configuration import parse_site
 from site_agent.dataset import TableSource
 from site_agent.enrolment import prepare_enrolment

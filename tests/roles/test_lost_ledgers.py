@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import coordinator.ledger
+import coordinator.store.ledger
 import site_agent.store.ledger
 from coordinator.enrolment import opened
 from coordinator.folder import CoordinatorFolder
@@ -233,7 +233,7 @@ def killed(run: Callable[[], object], *, before: int, everywhere: bool) -> bool:
             return connection
 
     try:
-        for module in (site_agent.store.ledger, coordinator.ledger):
+        for module in (site_agent.store.ledger, coordinator.store.ledger):
             module.Database = Traced  # type: ignore[attr-defined]
         sys.addaudithook(watch)
         run()

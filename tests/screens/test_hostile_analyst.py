@@ -14,8 +14,8 @@ from coordinator.analyst_service import AnalystService
 from coordinator.enrolment import issue_profile
 from coordinator.federation import Coordinator
 from coordinator.folder import open_folder
-from coordinator.ledger import open_ledger
 from coordinator.serve import initialise
+from coordinator.store.ledger import open_ledger
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated import answer_pb2, plan_pb2
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub, add_AnalystServiceServicer_to_server

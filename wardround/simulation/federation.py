@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.federation import Coordinator
-from coordinator.ledger import begin_ledger
 from coordinator.patience import PumpedPatience
+from coordinator.store.ledger import begin_ledger
 from site_agent.agent import Agent
 from wardround.analyst.client import Client
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress

@@ -5,11 +5,18 @@ The study's allowance is fixed when the ledger is opened for the first time and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.schema import LATER, SCHEMA
-from coordinator.stored_plan import ReservedPlans
+from coordinator.store.answers import AnswerStore
+from coordinator.store.members import MemberStore
+from coordinator.store.rounds import RoundStore
+from coordinator.store.schema import LATER, SCHEMA
+from coordinator.store.submissions import SubmissionStore
+from coordinator.store.tasks import TaskStore
+from coordinator.store.trainings import TrainingStore
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
@@ -22,12 +29,27 @@ STUDY_ACCOUNT = "study"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The database with the study it accounts for and the identity that signs its entries."""
+    """The study, the identity that signs the entries, and what is stored, by what it is about.
+
+    Whoever decides calls the stores, and never the database: they hand out words, and a `with` block of theirs is one
+    transaction. An exception in such a block undoes it; what it returned from is durable.
+    """
 
     database: Database
     study: Study
     identity: Identity
-    plans: ReservedPlans = field(default_factory=ReservedPlans, compare=False)
+    members: MemberStore
+    rounds: RoundStore
+    trainings: TrainingStore
+    tasks: TaskStore
+    submissions: SubmissionStore
+    answers: AnswerStore
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Everything that is read inside is of one moment. Keep it short: nobody can commit while somebody reads."""
+        with self.database.reading():
+            yield
 
     def close(self) -> None:
         """Close every connection."""
@@ -65,4 +87,16 @@ def _own(database: Database, study: Study, identity: Identity) -> Ledger:
         raise ConfigurationMistaken(f"{database.path} was begun for another study; restore study.toml.")
     if text_in(body, "key") != identity.public.key:
         raise ConfigurationMistaken(f"{database.path} is signed by another identity; restore identity.pem.")
-    return Ledger(database, study, identity)
+    members, trainings = MemberStore(database, identity), TrainingStore(database)
+    rounds = RoundStore(database, identity, trainings)
+    return Ledger(
+        database,
+        study,
+        identity,
+        members=members,
+        rounds=rounds,
+        trainings=trainings,
+        tasks=TaskStore(database, identity, rounds, trainings),
+        submissions=SubmissionStore(database, identity, members, rounds),
+        answers=AnswerStore(database, identity),
+    )

@@ -1,0 +1,222 @@
+"""Who belongs to the study, as the ledger has it: sites and analysts, their TLS keys, and invitations.
+
+Every read goes to the database, so a revocation made by another process holds from the next call on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wardround.federation.identity import Identity, PublicIdentity
+from wardround.federation.ledger import accounts, chain
+from wardround.federation.ledger.body import Body
+from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.entry import GENESIS, Head
+from wardround.privacy.loss import Cost
+
+_SITES = "SELECT name, key, patients, dataset, study_signature, state FROM sites"
+
+
+class Standing(StrEnum):
+    """Whether a name may still take part."""
+
+    ACTIVE = "active"
+    FROZEN = "frozen"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRecord:
+    """A hospital as it enrolled; the number of patients is its own public declaration."""
+
+    name: str
+    identity: PublicIdentity
+    patients: int
+    dataset: str
+    study_signature: bytes
+    state: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class AnalystRecord:
+    """Someone who may ask."""
+
+    name: str
+    state: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class InvitationRecord:
+    """Until when an invitation works, and the signing key that used it, if one did."""
+
+    expires: float
+    used_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingMember:
+    """What stands under a name inside a transaction, and what may become of it; each change is decided before."""
+
+    name: str
+    site: SiteRecord | None
+    analyst: AnalystRecord | None
+    _connection: sqlite3.Connection
+    _identity: Identity
+
+    def enrol(self, record: SiteRecord, allowance: Cost) -> None:
+        """Put a site on the roster, with an account of its own."""
+        self._connection.execute(
+            "INSERT INTO sites (name, key, patients, dataset, study_signature, state, head_digest)"
+            " VALUES (?, ?, ?, ?, ?, 'active', ?)",
+            (record.name, record.identity.key, record.patients, record.dataset, record.study_signature, GENESIS),
+        )
+        accounts.open_account(self._connection, record.name, allowance)
+        body: Body = {
+            "site": record.name,
+            "key": record.identity.key,
+            "patients": record.patients,
+            "dataset": record.dataset,
+        }
+        chain.append(self._connection, self._identity, kind="enrolled", body=body)
+
+    def add_analyst(self) -> None:
+        """Put an analyst on the roster."""
+        self._connection.execute("INSERT INTO analysts (name, state) VALUES (?, 'active')", (self.name,))
+
+    def revoke(self) -> None:
+        """End the part of whoever has this name."""
+        self._connection.execute("UPDATE sites SET state = 'revoked' WHERE name = ?", (self.name,))
+        self._connection.execute("UPDATE analysts SET state = 'revoked' WHERE name = ?", (self.name,))
+        chain.append(self._connection, self._identity, kind="revoked", body={"name": self.name})
+
+    def freeze(self, reason: str) -> None:
+        """Silence an active site."""
+        freeze(self._connection, self._identity, self.name, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class UsingInvitation:
+    """An invitation inside the transaction that may use it."""
+
+    found: InvitationRecord | None
+    _connection: sqlite3.Connection
+    _key: tuple[str, str]
+
+    def use(self, signing_key: str) -> None:
+        """From now on the invitation belongs to this key."""
+        self._connection.execute(
+            "UPDATE invitations SET used_by = ? WHERE secret_hash = ? AND site = ?", (signing_key, *self._key)
+        )
+
+
+class MemberStore:
+    """Sites, analysts, TLS keys and invitations."""
+
+    def __init__(self, database: Database, identity: Identity) -> None:
+        self._database = database
+        self._identity = identity
+
+    def sites(self) -> tuple[SiteRecord, ...]:
+        """Every site that ever enrolled, by name."""
+        with self._database.reading() as connection:
+            return tuple(_site(row) for row in connection.execute(f"{_SITES} ORDER BY name"))
+
+    def site(self, name: str) -> SiteRecord | None:
+        """The site of this name, if one ever enrolled."""
+        with self._database.reading() as connection:
+            row = connection.execute(f"{_SITES} WHERE name = ?", (name,)).fetchone()
+        return None if row is None else _site(row)
+
+    def standing(self, site: str) -> Standing | None:
+        """Whether the site may take part; nothing else about it is read."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT state FROM sites WHERE name = ?", (site,)).fetchone()
+        return None if row is None else Standing(row[0])
+
+    def active(self) -> frozenset[str]:
+        """The names of the sites that may take part."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT name FROM sites WHERE state = ?", (Standing.ACTIVE.value,))
+            return frozenset(name for (name,) in rows)
+
+    def head(self, site: str) -> Head:
+        """The last place of an enrolled site's own chain that it has a receipt for."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT head_sequence, head_digest FROM sites WHERE name = ?", (site,)).fetchone()
+        return Head(*row)
+
+    def has_key(self, signing_key: str) -> bool:
+        """Whether a site has enrolled with this signing key."""
+        with self._database.reading() as connection:
+            return connection.execute("SELECT 1 FROM sites WHERE key = ?", (signing_key,)).fetchone() is not None
+
+    def analysts(self) -> tuple[AnalystRecord, ...]:
+        """Every analyst that was ever added, by name."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT name, state FROM analysts ORDER BY name").fetchall()
+        return tuple(AnalystRecord(name, Standing(state)) for name, state in rows)
+
+    def analyst(self, name: str) -> AnalystRecord | None:
+        """The analyst of this name, if one was ever added."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT state FROM analysts WHERE name = ?", (name,)).fetchone()
+        return None if row is None else AnalystRecord(name, Standing(row[0]))
+
+    @contextmanager
+    def changing(self, name: str) -> Iterator[ChangingMember]:
+        """Looking a name up and changing what stands under it, in one transaction."""
+        with self._database.transaction() as connection:
+            yield ChangingMember(name, self.site(name), self.analyst(name), connection, self._identity)
+
+    def tls_key(self, name: str) -> str | None:
+        """The hash of the one TLS key that speaks for `name`, if it has one."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT key_hash FROM tls_keys WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def note_tls_key(self, name: str, key_hash: str) -> None:
+        """From now on only this TLS key speaks for `name`."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO tls_keys (name, key_hash) VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash",
+                (name, key_hash),
+            )
+
+    def invite(self, site: str, *, secret_hash: str, expires: float) -> None:
+        """Keep a fresh invitation; earlier unused ones for the name end."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM invitations WHERE site = ? AND used_by = ''", (site,))
+            connection.execute(
+                "INSERT INTO invitations (secret_hash, site, expires) VALUES (?, ?, ?)", (secret_hash, site, expires)
+            )
+
+    def invitation(self, site: str, *, secret_hash: str) -> InvitationRecord | None:
+        """The invitation with this secret, if it is one for the site."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT expires, used_by FROM invitations WHERE secret_hash = ? AND site = ?", (secret_hash, site)
+            ).fetchone()
+        return None if row is None else InvitationRecord(*row)
+
+    @contextmanager
+    def using_invitation(self, site: str, *, secret_hash: str) -> Iterator[UsingInvitation]:
+        """Looking at an invitation and using it, in one transaction: of two keys only one can be first."""
+        with self._database.transaction() as connection:
+            found = self.invitation(site, secret_hash=secret_hash)
+            yield UsingInvitation(found, connection, (secret_hash, site))
+
+
+def freeze(connection: sqlite3.Connection, identity: Identity, site: str, reason: str) -> None:
+    """Silence an active site inside a running transaction."""
+    connection.execute("UPDATE sites SET state = 'frozen' WHERE name = ?", (site,))
+    chain.append(connection, identity, kind="frozen", body={"site": site, "reason": reason})
+
+
+def _site(row: tuple[str, str, int, str, bytes, str]) -> SiteRecord:
+    name, key, patients, dataset, signature, state = row
+    return SiteRecord(name, PublicIdentity(key), patients, dataset, signature, Standing(state))

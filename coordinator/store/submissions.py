@@ -1,0 +1,141 @@
+"""What sites handed in, as the ledger keeps it: once, with its receipt, and with the place in the site's own chain."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from coordinator.store.members import MemberStore, Standing, freeze
+from coordinator.store.rounds import RoundStore
+from wardround.federation.answer import SiteState
+from wardround.federation.errors import InvariantBroken
+from wardround.federation.identity import Identity
+from wardround.federation.ledger import accounts, chain
+from wardround.federation.ledger.body import Body
+from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.entry import Entry, Head
+from wardround.federation.ledger.receipts import DECLINED, RECEIVED
+from wardround.federation.release import release_hash
+from wardround.federation.task import Declined, Released
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a site answered before: the digest of its entry, the bytes, and the number of our receipt."""
+
+    entry: str
+    payload: bytes
+    receipt: int
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptingTask:
+    """A site's task inside a transaction: where it stands, and what may become of it.
+
+    `opened_after` is how far the site's chain was known when the task was opened; None if it never was.
+    """
+
+    plan_id: str
+    site: str
+    standing: Standing | None
+    opened_after: int | None
+    _connection: sqlite3.Connection
+    _identity: Identity
+    _rounds: RoundStore
+
+    def kept(self) -> Kept | None:
+        """What the site answered to this plan before."""
+        row = self._connection.execute(
+            "SELECT entry, payload, receipt FROM submissions WHERE plan_id = ? AND site = ?", (self.plan_id, self.site)
+        ).fetchone()
+        return None if row is None else Kept(*row)
+
+    def receipt(self, sequence: int) -> Entry:
+        """The receipt with this number."""
+        entry = chain.entry_at(self._connection, sequence)
+        if entry is None:
+            raise InvariantBroken(private=f"receipt {sequence} is not in the chain")
+        return entry
+
+    def digest_at(self, sequence: int) -> str | None:
+        """What the site's own chain is known to hold at a place."""
+        row = self._connection.execute(
+            "SELECT digest FROM places WHERE site = ? AND sequence = ?", (self.site, sequence)
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def note(self, state: SiteState) -> None:
+        """Where the site says it is; what it answered is its last word."""
+        self._connection.execute(
+            "UPDATE tasks SET state = ? WHERE plan_id = ? AND site = ? AND state IN ('open', 'pending', 'failed')",
+            (state.value, self.plan_id, self.site),
+        )
+
+    def keep(self, submission: Released | Declined, places: Iterable[Head]) -> Entry:
+        """Store an answer and sign its receipt; `places` are those of the site's chain that its entry fixes."""
+        entry, key = submission.entry, (self.plan_id, self.site)
+        body: Body = {"plan_id": self.plan_id, "site": self.site, "sequence": entry.sequence, "digest": entry.digest}
+        if isinstance(submission, Released):
+            kind, state, payload, code = RECEIVED, SiteState.RELEASED, submission.payload, ""
+            body = {**body, "release_hash": release_hash(payload)}
+        else:
+            kind, state, payload, code = DECLINED, SiteState.REFUSED, b"", submission.code
+            body = {**body, "code": code}
+        receipt = chain.append(self._connection, self._identity, kind=kind, body=body)
+        self._connection.execute(
+            "INSERT INTO submissions (plan_id, site, entry, code, payload, receipt) VALUES (?, ?, ?, ?, ?, ?)",
+            (*key, entry.digest, code, payload, receipt.sequence),
+        )
+        self._connection.execute("UPDATE tasks SET state = ? WHERE plan_id = ? AND site = ?", (state.value, *key))
+        self._connection.executemany(
+            "INSERT INTO places (site, sequence, digest) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            [(self.site, place.sequence, place.digest) for place in places],
+        )
+        self._connection.execute(
+            "UPDATE sites SET head_sequence = ?, head_digest = ? WHERE name = ? AND head_sequence < ?",
+            (entry.sequence, entry.digest, self.site, entry.sequence),
+        )
+        return receipt
+
+    def give_back(self) -> None:
+        """Give back what the plan was charged at this site."""
+        cost = self._rounds.charged(self.plan_id)
+        if cost is None:
+            raise InvariantBroken(private="a task belongs to no round")
+        accounts.credit(self._connection, self.site, cost)
+        chain.append(self._connection, self._identity, kind="voided", body={"plan_id": self.plan_id, "site": self.site})
+
+    def freeze(self, reason: str) -> None:
+        """Silence the site, which is active."""
+        freeze(self._connection, self._identity, self.site, reason)
+
+
+class SubmissionStore:
+    """The answers of sites."""
+
+    def __init__(self, database: Database, identity: Identity, members: MemberStore, rounds: RoundStore) -> None:
+        self._database = database
+        self._identity = identity
+        self._members = members
+        self._rounds = rounds
+
+    def releases(self, plan_id: str) -> dict[str, bytes]:
+        """The bytes that every site released for a plan."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT site, payload FROM submissions WHERE plan_id = ? AND code = ''", (plan_id,)
+            )
+            return dict(rows.fetchall())
+
+    @contextmanager
+    def accepting(self, plan_id: str, site: str) -> Iterator[AcceptingTask]:
+        """Looking at a site's task and changing it, in one transaction; what the site may not do is undone with it."""
+        with self._database.transaction() as connection:
+            row = connection.execute(
+                "SELECT opened_after FROM tasks WHERE plan_id = ? AND site = ?", (plan_id, site)
+            ).fetchone()
+            opened_after = None if row is None else int(row[0])
+            standing = self._members.standing(site)
+            yield AcceptingTask(plan_id, site, standing, opened_after, connection, self._identity, self._rounds)
