@@ -27,10 +27,6 @@ TAKEN = (
     "settings that began it, or begin it afresh (--fresh), which is charged again."
 )
 
-    def without(self, sites: tuple[str, ...]) -> Outcome:
-        """The same, with these sites' answers left out."""
-        return Outcome(tuple(site for site in self.answered if site not in sites), self.refused, self.missing)
-
 
 @dataclass(frozen=True, slots=True)
 class Balances:
@@ -87,8 +83,8 @@ class Accounting:
         with self._ledger.rounds.reserving(plan.plan_id, charge) as round_:
             if round_.reserved:
                 return
-            due = _due(plan, charge, study, round_.account.begun)
-            if (excess := _excess(Balances(study, round_.account.spent), question, due)) is not None:
+            due = _due(plan, charge, study, round_.begun)
+            if (excess := _excess(Balances(study, round_.spent), question, due)) is not None:
                 raise BudgetExceeded(asked=excess.asked, remaining=excess.remaining)
             round_.charge(question, due, at=self._patience.date())
 
@@ -96,8 +92,9 @@ class Accounting:
         """What the question would be refused with now; nothing is charged."""
         plan, study = question.plan, self._ledger.study
         charge = price(plan, study)
-        account = self._ledger.rounds.account(charge)
-        return _excess(Balances(study, account.spent), question, _due(plan, charge, study, account.begun))
+        with self._ledger.one_moment():
+            before, begun = self.balances(), self._ledger.trainings.begun(charge)
+        return _excess(before, question, _due(plan, charge, study, begun))
 
     def charged(self, plan: Plan) -> Cost:
         """What the plan was charged at each site that was asked, or would be now."""

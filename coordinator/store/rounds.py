@@ -42,6 +42,10 @@ class Outcome:
     refused: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
 
+    def without(self, sites: tuple[str, ...]) -> Outcome:
+        """The same, with these sites' answers left out."""
+        return Outcome(tuple(site for site in self.answered if site not in sites), self.refused, self.missing)
+
 
 class RoundState(StrEnum):
     """How far a round is."""
@@ -61,14 +65,6 @@ class RoundStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """What a charge is decided by: what every site has spent, and the training that it belongs to, once begun."""
-
-    spent: Mapping[str, Cost]
-    begun: Begun | None
-
-
-@dataclass(frozen=True, slots=True)
 class ChargeEntry:
     """An entry of the chain that charges a plan, or gives a charge back."""
 
@@ -79,10 +75,14 @@ class ChargeEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReservingRound:
-    """A plan inside the transaction that may charge it; whether it fits is decided in between."""
+    """A plan inside the transaction that may charge it, with what that is decided by.
+
+    `spent` is what every site has spent, `begun` the training that the plan belongs to, once it is paid.
+    """
 
     reserved: bool
-    account: Account
+    spent: Mapping[str, Cost]
+    begun: Begun | None
     _connection: sqlite3.Connection
     _identity: Identity
 
@@ -144,17 +144,13 @@ class RoundStore:
         with self._database.reading() as connection:
             return {name: balance.spent for name, balance in accounts.balances(connection).items()}
 
-    def account(self, charge: Charge) -> Account:
-        """What this charge would be decided by now."""
-        with self._database.reading():
-            return Account(self.spent(), self._trainings.begun(charge))
-
     @contextmanager
     def reserving(self, plan_id: str, charge: Charge) -> Iterator[ReservingRound]:
         """Looking at the budget and charging it, in one transaction: of two questions for the last one comes second."""
         with self._database.transaction() as connection:
             reserved = self.charged(plan_id) is not None
-            yield ReservingRound(reserved, self.account(charge), connection, self._identity)
+            begun = self._trainings.begun(charge)
+            yield ReservingRound(reserved, self.spent(), begun, connection, self._identity)
 
     def standing(self, plan_id: str) -> RoundStanding:
         """How far a reserved round is."""

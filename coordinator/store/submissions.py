@@ -16,7 +16,6 @@ from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.body import Body
 from wardround.federation.ledger.database import Database
 from wardround.federation.ledger.entry import Entry, Head
-from wardround.federation.ledger.receipts import DECLINED, RECEIVED
 from wardround.federation.release import release_hash
 from wardround.federation.task import Declined, Released
 
@@ -78,12 +77,13 @@ class AcceptingTask:
         entry, key = submission.entry, (self.plan_id, self.site)
         body: Body = {"plan_id": self.plan_id, "site": self.site, "sequence": entry.sequence, "digest": entry.digest}
         if isinstance(submission, Released):
-            kind, state, payload, code = RECEIVED, SiteState.RELEASED, submission.payload, ""
+            state, payload, code = SiteState.RELEASED, submission.payload, ""
             body = {**body, "release_hash": release_hash(payload)}
+            receipt = chain.append(self._connection, self._identity, kind="received", body=body)
         else:
-            kind, state, payload, code = DECLINED, SiteState.REFUSED, b"", submission.code
+            state, payload, code = SiteState.REFUSED, b"", submission.code
             body = {**body, "code": code}
-        receipt = chain.append(self._connection, self._identity, kind=kind, body=body)
+            receipt = chain.append(self._connection, self._identity, kind="declined", body=body)
         self._connection.execute(
             "INSERT INTO submissions (plan_id, site, entry, code, payload, receipt) VALUES (?, ?, ?, ?, ?, ?)",
             (*key, entry.digest, code, payload, receipt.sequence),

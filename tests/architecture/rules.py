@@ -79,11 +79,22 @@ SEEDED_ALLOWED = (
 FLEETING_ALLOWED = ("wardround.simulation*", "wardround.federation.ledger.database")
 PICKLE_ALLOWED = ("wardround.simulation.processes",)
 
-# One room of a role stores its ledger and speaks SQL about it; sources speak SQL about a hospital's own tables.
-STORES = {"site_agent": "site_agent.store*"}
-DRIVER_ALLOWED = ("site_agent.sources.sqlite*",)
-SQL_ALLOWED = ("site_agent.sources*",)
-STORAGE = tuple(f"wardround.federation.ledger.{name}" for name in ("accounts", "chain", "database.Database"))
+# Who may know a database driver: each role's storage room, what is under every ledger, and sources of rows.
+DRIVERS = ("sqlite3", "psycopg")
+DRIVERS_ALLOWED = (
+    "coordinator.store*",
+    "site_agent.store*",
+    "site_agent.sources.sqlite*",
+    "site_agent.sources.postgresql*",
+    "wardround.federation.ledger*",
+)
+# Each role has one storage room: outside it there is no SQL, no connection and nothing that works on one.
+STORES = {"coordinator": "coordinator.store", "site_agent": "site_agent.store"}
+STORE_INSIDE = ("chain", "accounts", "database.Database")
+STORE_VERBS = frozenset(("execute", "executemany", "fetchone", "fetchall", "database"))
+SQL = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA|BEGIN|COMMIT|ROLLBACK)\b")
+# Sources speak SQL too, about a hospital's own tables.
+SQL_ALLOWED = ("site_agent.sources*", "site_agent.relations", "site_agent.relating*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,19 +239,6 @@ def fleeting_ledgers(module: Module) -> list[str]:
     ]
 
 
-def ledger_storage(module: Module) -> list[str]:
-    """A driver, a connection or a statement, outside the room that stores a role's ledger."""
-    store = STORES.get(module.name.partition(".")[0])
-    if store is None or allowed(module, (store,)):
-        return []
-    origins = STORAGE if allowed(module, DRIVER_ALLOWED) else (*STORAGE, "sqlite3")
-    found = [(line, name) for line, name in imported(module.tree) if any(within(name, each) for each in origins)]
-    if not allowed(module, SQL_ALLOWED):
-        statements = (".execute", ".executemany", ".executescript")
-        found += [(line, name) for line, name in used(module.tree) if name.endswith(statements)]
-    return [f"{module.name}:{line} {name}" for line, name in found]
-
-
 def pickles(module: Module) -> list[str]:
     if allowed(module, PICKLE_ALLOWED):
         return []
@@ -250,6 +248,40 @@ def pickles(module: Module) -> list[str]:
         for line, name in imported(module.tree)
         if any(within(name, reader) for reader in readers)
     ]
+
+
+def drivers(module: Module) -> list[str]:
+    """A ledger is spoken to in one room, so that another database can be put there."""
+    if allowed(module, DRIVERS_ALLOWED):
+        return []
+    return [
+        f"{module.name}:{line} {name}"
+        for line, name in imported(module.tree)
+        if any(within(name, driver) for driver in DRIVERS)
+    ]
+
+
+def storage_rooms(module: Module) -> list[str]:
+    """Outside a role's storage room nothing speaks SQL, and inside it nothing knows who decides."""
+    role = module.name.partition(".")[0]
+    if (store := STORES.get(role)) is None:
+        return []
+    tree = module.tree
+    if within(module.name, store):
+        return [
+            f"{module.name}:{line} {name}"
+            for line, name in imported(tree)
+            if within(name, role) and not within(name, store)
+        ]
+    shared = [f"wardround.federation.ledger.{name}" for name in STORE_INSIDE]
+    found = [(line, name) for line, name in imported(tree) if any(within(name, each) for each in shared)]
+    for part in () if allowed(module, SQL_ALLOWED) else ast.walk(tree):
+        match part:
+            case ast.Attribute(attr=name) if name in STORE_VERBS:
+                found.append((part.lineno, name))
+            case ast.Constant(value=str(text)) if SQL.match(text):
+                found.append((part.lineno, text))
+    return [f"{module.name}:{line} {name}" for line, name in found]
 
 
 def generated_imports(module: Module) -> list[str]:

@@ -101,7 +101,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     # --- the consortium ---
     "a study's budget is not asked": _mutant(
-        "            if (excess := _excess(Balances(study, round_.account.spent), question, due)) is not None:\n",
+        "            if (excess := _excess(Balances(study, round_.spent), question, due)) is not None:\n",
         "            if False:\n",
         BUDGET,
     ),
