@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from site_agent.agent import Agent
-from site_agent.ledger import SiteLedger
 from site_agent.policy import Approval
+from site_agent.store.ledger import SiteLedger
 from tests.closing.failing_sources import COHORTS, asking, sqlite_that_raises
 from tests.closing.watched_site import WatchedSite
 from tests.roles.lone_site import LoneSite, Rows
