@@ -11,19 +11,10 @@ from coordinator.federation import Coordinator
 from coordinator.reading import Reading
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer
-from protos.codec_analyst import (
-    Watch,
-    ask_from_message,
-    asked_to_message,
-    preview_request_from_message,
-    previewed_to_message,
-    report_to_message,
-    study_to_message,
-    watch_from_message,
-    watched_to_message,
-)
+from protos.pages import write_watched
 from protos.tls import caller_certificate
 from protos.waiting import WaitingRoom
+from protos.words import ASKED, PREVIEWED, REPORT, STUDY, WATCH, Watch, read_question
 from wardround.federation.answer import Answer, Progress
 from wardround.federation.certificates import Role
 
@@ -43,15 +34,15 @@ class AnalystService(AnalystServiceServicer):
     def Ask(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:
         """Open a round, or find the answer that is stored."""
         analyst = self._analyst(context)
-        return asked_to_message(self.coordinator.ask(analyst, ask_from_message(request)))
+        return ASKED.write(self.coordinator.ask(analyst, read_question(request.question)))
 
     def Await(self, request: pb.AwaitRequest, context: grpc.ServicerContext) -> pb.AwaitReply:
         """Wait for news of a plan."""
         analyst = self._analyst(context)
-        watch = watch_from_message(request)
+        watch = WATCH.read(request)
         outcome, pause_seconds = self._news(analyst, watch)
         self.reading.note(analyst, watch, outcome)
-        return watched_to_message(
+        return write_watched(
             outcome,
             first_estimate=watch.first_estimate,
             first_update_byte=watch.first_update_byte,
@@ -68,13 +59,13 @@ class AnalystService(AnalystServiceServicer):
     def Preview(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:
         """Say what a question would cost."""
         analyst = self._analyst(context)
-        return previewed_to_message(self.coordinator.preview(analyst, preview_request_from_message(request)))
+        return PREVIEWED.write(self.coordinator.preview(analyst, read_question(request.question)))
 
     def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:
         """The study as it was written."""
         self._analyst(context)
-        return study_to_message(self.study_text)
+        return STUDY.write(self.study_text)
 
     def Budget(self, request: pb.BudgetRequest, context: grpc.ServicerContext) -> pb.BudgetReply:
         """The study's budget."""
-        return report_to_message(self.coordinator.budget(self._analyst(context)))
+        return REPORT.write(self.coordinator.budget(self._analyst(context)))

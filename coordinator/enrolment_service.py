@@ -12,7 +12,7 @@ from coordinator.enrolment import enrol_site
 from coordinator.store.ledger import Ledger
 from protos._generated import enrolment_service_pb2 as pb
 from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceServicer
-from protos.codec_trust import enrolled_to_message, enrolment_from_message
+from protos.words import ENROLLED, ENROLMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,6 @@ class EnrolmentService(EnrolmentServiceServicer):
 
     def Enrol(self, request: pb.EnrolRequest, context: grpc.ServicerContext) -> pb.EnrolReply:
         """Use an invitation, once."""
-        enrolment = enrolment_from_message(request)
+        enrolment = ENROLMENT.read(request)
         now = datetime.datetime.now(datetime.UTC)
-        return enrolled_to_message(
-            enrol_site(self.ledger, self.authority, enrolment, life=self.certificate_life, now=now)
-        )
+        return ENROLLED.write(enrol_site(self.ledger, self.authority, enrolment, life=self.certificate_life, now=now))

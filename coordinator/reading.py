@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 
-from protos.codec_analyst import PAGE_BYTES, Watch
+from protos.pages import PAGE_BYTES
+from protos.words import Watch
 from wardround.federation.answer import Answer, Progress
 
 # Whoever reads longer updates than these has each page made from the ledger anew.

@@ -10,7 +10,7 @@ from coordinator.store.ledger import Ledger
 from coordinator.store.members import AnalystRecord, ChangingMember, SiteRecord, Standing
 from wardround.federation.errors import ConfigurationMistaken, NotAuthorized, SiteFrozen
 from wardround.federation.identity import PublicIdentity
-from wardround.federation.study_file import NAME
+from wardround.federation.limits import NAME
 
 MOST_PATIENTS = 10**12
 

@@ -11,43 +11,41 @@ from collections.abc import Callable
 
 import grpc
 
-from protos import checks
 from protos._generated import analyst_service_pb2 as analyst_pb
 from protos._generated import site_service_pb2 as site_pb
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub
 from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceStub
 from protos._generated.site_service_pb2_grpc import SiteServiceStub
-from protos.codec_analyst import (
-    Page,
-    Watch,
-    Watched,
-    ask_to_message,
-    asked_from_message,
-    preview_request_to_message,
-    previewed_from_message,
-    report_from_message,
-    study_from_message,
-    watch_to_message,
-    watched_from_message,
-)
-from protos.codec_site import LONGEST_WAIT_SECONDS, claim_from_message, claim_request_to_message
-from protos.codec_trust import (
-    enrolled_from_message,
-    enrolment_to_message,
-    greeting_from_message,
-    renewal_to_message,
-    renewed_from_message,
-)
-from protos.codec_update import joined
+from protos.chunked_release import CALL_SECONDS, submit
+from protos.fields import refuse
+from protos.pages import Page, Watched, joined, read_watched
 from protos.statuses import call
-from protos.submitting import CALL_SECONDS, submit
+from protos.words import (
+    ASKED,
+    CLAIM,
+    ENROLLED,
+    ENROLMENT,
+    GREETING,
+    LONGEST_WAIT_SECONDS,
+    POLL,
+    PREVIEWED,
+    RENEWAL,
+    RENEWED,
+    REPORT,
+    STUDY,
+    WATCH,
+    Watch,
+    write_question,
+)
 from wardround.federation.answer import Answer, AskRequest, BudgetReport, Estimate, Preview, Progress
 from wardround.federation.enrolment import Enrolment, Greeting
+from wardround.federation.errors import MalformedMessage
 from wardround.federation.ledger.entry import Entry
 from wardround.federation.task import SignedTask, Submission
 
 # How much longer than its wait a long poll may take.
 _POLL_MARGIN_SECONDS = 10.0
+_UNFITTING = "the pages of an answer do not fit together."
 
 Pause = Callable[[float], object]
 
@@ -65,13 +63,13 @@ class SiteCalls:
 
     def greet(self) -> Greeting:
         """Whom the coordinator takes us for, which study it runs, what time it has."""
-        return greeting_from_message(call(self._stub.Greet, site_pb.GreetRequest(), deadline_seconds=self._deadline))
+        return GREETING.read(call(self._stub.Greet, site_pb.GreetRequest(), deadline_seconds=self._deadline))
 
     def claim(self, *, wait_seconds: float, pause: Pause = time.sleep) -> SignedTask | None:
         """The next task, waiting up to `wait_seconds`; `pause` is called when the coordinator asks for it."""
-        request = claim_request_to_message(wait_seconds=wait_seconds)
+        request = POLL.write(wait_seconds)
         reply = call(self._stub.ClaimTask, request, deadline_seconds=_poll_seconds(wait_seconds))
-        claim = claim_from_message(reply)
+        claim = CLAIM.read(reply)
         if claim.task is None and claim.pause_seconds > 0.0:
             pause(claim.pause_seconds)
         return claim.task
@@ -82,8 +80,8 @@ class SiteCalls:
 
     def renew(self, certificate_request: bytes) -> bytes:
         """A new certificate for our own name, as PEM."""
-        request = renewal_to_message(certificate_request)
-        return renewed_from_message(call(self._stub.RenewCertificate, request, deadline_seconds=self._deadline))
+        request = RENEWAL.write(certificate_request)
+        return RENEWED.read(call(self._stub.RenewCertificate, request, deadline_seconds=self._deadline))
 
 
 class EnrolmentCalls:
@@ -95,8 +93,8 @@ class EnrolmentCalls:
 
     def enrol(self, enrolment: Enrolment) -> bytes:
         """The site's first certificate, as PEM."""
-        reply = call(self._stub.Enrol, enrolment_to_message(enrolment), deadline_seconds=self._deadline)
-        return enrolled_from_message(reply)
+        reply = call(self._stub.Enrol, ENROLMENT.write(enrolment), deadline_seconds=self._deadline)
+        return ENROLLED.read(reply)
 
 
 class AnalystCalls:
@@ -108,7 +106,8 @@ class AnalystCalls:
 
     def ask(self, request: AskRequest) -> str:
         """The plan id of a question whose round is now open."""
-        return asked_from_message(call(self._stub.Ask, ask_to_message(request), deadline_seconds=self._deadline))
+        message = analyst_pb.AskRequest(question=write_question(request))
+        return ASKED.read(call(self._stub.Ask, message, deadline_seconds=self._deadline))
 
     def watch(self, plan_id: str, *, seen: int, wait_seconds: float, pause: Pause = time.sleep) -> Progress | Answer:
         """The next progress after `seen`, or the whole answer."""
@@ -123,22 +122,22 @@ class AnalystCalls:
 
     def preview(self, request: AskRequest) -> Preview:
         """What a question would cost and how good its answer would be."""
-        message = preview_request_to_message(request)
-        return previewed_from_message(call(self._stub.Preview, message, deadline_seconds=self._deadline))
+        message = analyst_pb.PreviewRequest(question=write_question(request))
+        return PREVIEWED.read(call(self._stub.Preview, message, deadline_seconds=self._deadline))
 
     def study_text(self) -> str:
         """The study as the consortium wrote it."""
         request = analyst_pb.DescribeRequest()
-        return study_from_message(call(self._stub.Describe, request, deadline_seconds=self._deadline))
+        return STUDY.read(call(self._stub.Describe, request, deadline_seconds=self._deadline))
 
     def budget(self) -> BudgetReport:
         """The study's budget as the coordinator's ledger has it."""
         request = analyst_pb.BudgetRequest()
-        return report_from_message(call(self._stub.Budget, request, deadline_seconds=self._deadline))
+        return REPORT.read(call(self._stub.Budget, request, deadline_seconds=self._deadline))
 
     def _watched(self, watch: Watch) -> Watched:
-        reply = call(self._stub.Await, watch_to_message(watch), deadline_seconds=_poll_seconds(watch.wait_seconds))
-        return watched_from_message(reply)
+        reply = call(self._stub.Await, WATCH.write(watch), deadline_seconds=_poll_seconds(watch.wait_seconds))
+        return read_watched(reply)
 
     def _whole(self, page: Page) -> Answer:
         """The answer with what all its pages bring; each must continue the one before."""
@@ -148,7 +147,7 @@ class AnalystCalls:
         while True:
             same = page.answer.plan_id == answer.plan_id and page.total == total and page.updates.sizes == sizes
             fits = same and page.first == len(estimates) and page.updates.first == len(content)
-            checks.require(fits, "the pages of an answer do not fit together.")
+            refuse(None if fits else _UNFITTING)
             estimates.extend(page.answer.estimates)
             content += page.updates.content
             if len(estimates) == total and len(content) == all_bytes:
@@ -156,5 +155,5 @@ class AnalystCalls:
                 return dataclasses.replace(answer, estimates=tuple(estimates), updates=updates)
             outcome = self._watched(Watch(answer.plan_id, 0, 0.0, len(estimates), len(content))).outcome
             if not isinstance(outcome, Page):
-                raise checks.malformed("the pages of an answer do not fit together.")
+                raise MalformedMessage(_UNFITTING)
             page = outcome

@@ -12,8 +12,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protos.codec_release import CHUNK_BYTES, MAX_RELEASE_BYTES
-from protos.codec_site import Chunk
+from protos.chunked_release import CHUNK_BYTES, MAX_RELEASE_BYTES, Chunk
 from wardround.federation.errors import MalformedMessage, Unavailable
 from wardround.federation.private_files import create_private, make_private_folder
 

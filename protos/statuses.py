@@ -6,16 +6,25 @@ believed only as far as it goes: a peer can say that it refused, never that *we*
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 import grpc
 
-from protos.codec_fault import Fault, decode_fault, encode_fault
+from protos._generated import fault_pb2 as pb
+from protos.codec import parse
+from protos.fields import refuse
 from wardround.federation import errors
 from wardround.federation.errors import BudgetExceeded, FederationError, InvariantBroken, MalformedMessage
+from wardround.federation.limits import word_of
+from wardround.federation.plain_text import escaped
 
 FAULT_KEY = "wardround-fault-bin"
+# Trailing metadata has little room: gRPC refuses a call whose metadata is above some kilobytes.
+MAX_MESSAGE_CHARACTERS = 1000
+_CODE = word_of("an error's code")
 
 _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
@@ -68,6 +77,39 @@ _CONNECTION = (
     ("Connection reset", "The other side closed the connection; it stopped, or does not accept our certificate."),
     ("Broken pipe", "The other side closed the connection; it stopped, or does not accept our certificate."),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The code and the one public sentence of an error; for a budget, what was asked and what remains."""
+
+    code: str
+    message: str
+    asked: float = 0.0
+    remaining: float = 0.0
+
+
+def encode_fault(fault: Fault) -> bytes:
+    """The bytes that travel beside a status."""
+    shortfall = pb.Shortfall(asked=fault.asked, remaining=fault.remaining)
+    message = pb.Fault(code=fault.code, message=_one_line(fault.message), shortfall=shortfall)
+    return message.SerializeToString()
+
+
+def decode_fault(content: bytes) -> Fault:
+    """The fault in these bytes."""
+    message = parse(pb.Fault, content)
+    refuse(_CODE.fault(message.code))
+    asked, remaining = message.shortfall.asked, message.shortfall.remaining
+    # Infinity is an honest amount: no ε bounds Gaussian noise at δ = 0.
+    sound = all(not math.isnan(amount) and amount >= 0.0 for amount in (asked, remaining))
+    refuse(None if sound else "an amount is not a number or below 0.")
+    return Fault(message.code, _one_line(message.message), asked, remaining)
+
+
+def _one_line(text: str) -> str:
+    """A sentence that cannot rewrite the terminal it is printed on, nor fill it."""
+    return escaped(text[:MAX_MESSAGE_CHARACTERS])[:MAX_MESSAGE_CHARACTERS]
 
 
 def status_of(error: FederationError) -> tuple[grpc.StatusCode, Fault]:

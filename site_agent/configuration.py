@@ -13,9 +13,9 @@ from site_agent.room import Room
 from wardround.federation.addresses import address_fault
 from wardround.federation.configuration import Section, nearest, parse, read_text
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.limits import MAX_SITES, NAME
 from wardround.federation.query import Statistic
 from wardround.federation.study import Study, delta_fault
-from wardround.federation.study_file import MAX_SITES, NAME
 from wardround.privacy.filter import Cap
 
 _MOST_MEBIBYTES = 2**24

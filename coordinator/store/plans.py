@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from functools import lru_cache
 
-from protos import codec_plan
+from protos import words
 from wardround.federation.errors import LedgerCorrupt, MalformedMessage
 from wardround.federation.plan import Plan
 
@@ -15,7 +15,7 @@ _REMEMBERED = 32
 
 def encode_plan(plan: Plan) -> bytes:
     """The plan's bytes for the ledger."""
-    return codec_plan.encode_plan(plan)
+    return words.encode_plan(plan)
 
 
 # A plan is read once for each of its sites, and again for each of their answers.
@@ -23,7 +23,7 @@ def encode_plan(plan: Plan) -> bytes:
 def decode_plan(stored: bytes, *, plan_id: str) -> Plan:
     """The plan in these bytes; `LedgerCorrupt` unless it is the one that was reserved under `plan_id`."""
     try:
-        plan = codec_plan.decode_plan(stored)
+        plan = words.PLAN.decode(stored)
     except MalformedMessage:
         raise LedgerCorrupt(private="a stored plan cannot be read") from None
     if plan.plan_id != plan_id:

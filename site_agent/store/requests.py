@@ -9,7 +9,7 @@ import sqlite3
 from dataclasses import dataclass
 from enum import StrEnum
 
-from protos.codec_plan import decode_task, encode_task
+from protos.words import TASK
 from wardround.federation.errors import Mistaken
 from wardround.federation.task import SignedTask
 
@@ -39,7 +39,7 @@ class Request:
 
     def signed(self) -> SignedTask:
         """The task that would run; `MalformedMessage` where only an older version admitted it."""
-        return decode_task(self.task)
+        return TASK.decode(self.task)
 
 
 def hold(connection: sqlite3.Connection, signed: SignedTask, *, summary: str, asked_on: str) -> RequestState:
@@ -50,7 +50,7 @@ def hold(connection: sqlite3.Connection, signed: SignedTask, *, summary: str, as
         INSERT INTO requests (plan_id, task, summary, state, asked_on) VALUES (?, ?, ?, 'pending', ?)
         ON CONFLICT (plan_id) DO UPDATE SET task = excluded.task
         """,
-        (plan_id, encode_task(signed), summary, asked_on),
+        (plan_id, TASK.encode(signed), summary, asked_on),
     )
     row = connection.execute("SELECT state FROM requests WHERE plan_id = ?", (plan_id,)).fetchone()
     return RequestState(row[0])

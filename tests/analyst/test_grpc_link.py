@@ -13,20 +13,13 @@ import pytest
 
 import wardround
 from coordinator.authority import Authority
+from protos import words
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer, add_AnalystServiceServicer_to_server
-from protos.codec_analyst import (
-    ask_from_message,
-    asked_to_message,
-    preview_request_from_message,
-    previewed_to_message,
-    report_to_message,
-    study_to_message,
-    watch_from_message,
-    watched_to_message,
-)
+from protos.pages import write_watched
 from protos.serving import Serving, serve
 from protos.tls import Presented, TlsKeys
+from protos.words import ASKED, PREVIEWED, REPORT, WATCH, read_question
 from tests.fixtures.ports import HOST, take_port
 from wardround.analyst.client import Client
 from wardround.analyst.grpc_link import GrpcAnalystLink
@@ -88,28 +81,28 @@ class Desk(AnalystServiceServicer):
     def Ask(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:  # noqa: N802
         if self.refusal is not None:
             raise self.refusal
-        self.asked.append(ask_from_message(request))
-        return asked_to_message(PLAN)
+        self.asked.append(read_question(request.question))
+        return ASKED.write(PLAN)
 
     def Await(self, request: pb.AwaitRequest, context: grpc.ServicerContext) -> pb.AwaitReply:  # noqa: N802
-        watch = watch_from_message(request)
+        watch = WATCH.read(request)
         step = self.steps.pop(0)
         if isinstance(step, FederationError):
             raise step
-        return watched_to_message(step, first_estimate=watch.first_estimate)
+        return write_watched(step, first_estimate=watch.first_estimate)
 
     def Preview(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:  # noqa: N802
-        preview_request_from_message(request)
-        return previewed_to_message(Preview(PLAN, "patient", False, ("north",), (), PRIVACY))
+        read_question(request.question)
+        return PREVIEWED.write(Preview(PLAN, "patient", False, ("north",), (), PRIVACY))
 
     def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:  # noqa: N802
-        return study_to_message(self.study)
+        return words.STUDY.write(self.study)
 
     def Budget(self, request: pb.BudgetRequest, context: grpc.ServicerContext) -> pb.BudgetReply:  # noqa: N802
         report = BudgetReport(
             *("cardio", "patient", 1, Loss(3, 1e-6), Loss(0, 0), Remaining(3, 1)), (), (), 0, ByOverlap(0, 0, 0), (), ()
         )
-        return report_to_message(report)
+        return REPORT.write(report)
 
 
 class House:

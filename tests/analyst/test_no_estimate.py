@@ -12,7 +12,7 @@ import pytest
 from coordinator.accounting import Outcome
 from coordinator.answers import StoredAnswer, _encode, decode_answer
 from protos._generated import answer_pb2 as pb
-from protos.codec_answer import answer_from_message, answer_to_message, estimate_to_message
+from protos.words import ANSWER, ESTIMATE
 from tests.analyst.stored import estimate, stored
 from wardround.analyst.plot import picture
 from wardround.analyst.result import Result
@@ -116,24 +116,24 @@ def test_groups_without_an_estimate_stand_last_and_make_no_gap() -> None:
 
 
 def wired(estimates: tuple[Estimate, ...]) -> pb.Answer:
-    return answer_to_message(stored(*estimates), [estimate_to_message(each) for each in estimates])
+    return ANSWER.write(stored(*estimates))
 
 
 @pytest.mark.parametrize("reason", NoEstimate)
 def test_the_wire_carries_the_reason(reason: NoEstimate) -> None:
     told = unknown(reason)
-    assert answer_from_message(wired((told,))).estimates == (told,)
+    assert ANSWER.read(wired((told,))).estimates == (told,)
 
 
 def test_a_peer_of_before_reads_the_middle_of_all_that_is_possible() -> None:
-    message = estimate_to_message(unknown())
+    message = ESTIMATE.write(unknown())
     assert (message.value, message.standard_error, message.lower, message.upper) == (140.0, 60.0, 80.0, 200.0)
 
 
 def test_an_answer_of_a_peer_of_before_is_read_as_it_was() -> None:
     message = wired((unknown(),))
     message.estimates[0].ClearField("reason")
-    (read,) = answer_from_message(message).estimates
+    (read,) = ANSWER.read(message).estimates
     assert (read.value, read.standard_error, read.reason) == (140.0, 60.0, None)
 
 
@@ -141,7 +141,7 @@ def test_a_reason_that_nobody_knows_is_refused() -> None:
     message = wired((unknown(),))
     message.estimates[0].reason = 99  # type: ignore[assignment]
     with pytest.raises(MalformedMessage, match="reason"):
-        answer_from_message(message)
+        ANSWER.read(message)
 
 
 def kept(*estimates: Estimate, left_out: tuple[str, ...] = ()) -> StoredAnswer:

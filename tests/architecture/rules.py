@@ -36,9 +36,12 @@ BROAD_EXCEPT_ALLOWED = ("wardround.cli.main", "site_agent.agent", "site_agent.pi
 # Messages never travel past the codec.
 GENERATED_ALLOWED = (
     "protos._generated*",
-    "protos.codec*",
+    "protos.cohorts",
+    "protos.words",
+    "protos.pages",
+    "protos.chunked_release",
     "protos.calls",
-    "protos.submitting",
+    "protos.statuses",
     "coordinator.*_service",
     "coordinator.serve",
     "site_agent.link",

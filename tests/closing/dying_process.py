@@ -6,7 +6,7 @@ import datetime
 import sys
 from pathlib import Path
 
-from protos.codec_plan import decode_task
+from protos.words import TASK
 from site_agent.dataset import TableSource
 from site_agent.open_dataset import open_dataset
 from site_agent.pipeline import Pipeline
@@ -30,7 +30,7 @@ def main(folder: Path, point: str) -> None:
     tables = open_dataset({"visits": TableSource("visits.db")}, folder=folder, key=KEY)
     today = datetime.date(2026, 1, 1)
     pipeline = Pipeline(NAME, study, policy, ledger._coordinator, ledger, tables, ZeroNoise(), lambda: today, key=KEY)
-    pipeline.run(decode_task((folder / "task").read_bytes()))
+    pipeline.run(TASK.decode((folder / "task").read_bytes()))
 
 
 if __name__ == "__main__":

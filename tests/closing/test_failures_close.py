@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from protos.codec_plan import encode_task
+from protos.words import TASK
 from site_agent.dataset import Tables
 from tests.closing.failing_sources import BAD, COHORTS, EVERY_SOURCE, SOURCES, asking, sqlite_that_raises
 from tests.closing.watched_site import WatchedSite
@@ -111,7 +111,7 @@ def test_killed_around_the_moment_it_closes_a_table_answers_nobody_afterwards(tm
     """kill −9 between the failure and the entry, and between the entry and the word that it failed."""
     site = WatchedSite(tmp_path, bad_sqlite(tmp_path))
     site.ledger.close()
-    (tmp_path / "task").write_bytes(encode_task(site.task(site.plan(BAD, epsilon=1.0))))
+    (tmp_path / "task").write_bytes(TASK.encode(site.task(site.plan(BAD, epsilon=1.0))))
     command = [sys.executable, str(Path(__file__).parent / "dying_process.py"), str(tmp_path), point]
     died = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()

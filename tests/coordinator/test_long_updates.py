@@ -8,7 +8,8 @@ import pytest
 
 from coordinator.planning import plans_for
 from coordinator.reading import KEPT_BYTES, Reading
-from protos.codec_analyst import PAGE_BYTES, Watch
+from protos.pages import PAGE_BYTES
+from protos.words import Watch
 from tests.coordinator.hospitals import study
 from wardround.federation.answer import (
     MAX_UPDATE_BYTES,

@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
-from protos.codec_analyst import Watch
-from protos.codec_fault import Fault
-from protos.codec_site import Chunk, Claim
+from protos.chunked_release import Chunk
+from protos.statuses import Fault
+from protos.words import Claim, Watch
 from wardround.federation.answer import (
     Answer,
     AskRequest,

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from protos import codec_analyst
+from protos import words
 from tests.coordinator.hospitals import study
 from wardround.analyst.budget import BudgetResult
 from wardround.analyst.documents import answer_document
@@ -265,7 +265,7 @@ def test_a_date_is_written_in_utc() -> None:
 
 
 def test_a_report_travels_whole() -> None:
-    assert codec_analyst.report_from_message(codec_analyst.report_to_message(REPORT)) == REPORT
+    assert words.REPORT.read(words.REPORT.write(REPORT)) == REPORT
 
 
 @pytest.mark.parametrize(
@@ -284,11 +284,26 @@ def test_a_report_travels_whole() -> None:
 )
 def test_a_report_that_cannot_be_is_refused(report: BudgetReport) -> None:
     with pytest.raises(MalformedMessage):
-        codec_analyst.report_from_message(codec_analyst.report_to_message(report))
+        words.REPORT.read(words.REPORT.write(report))
+
+
+@pytest.mark.parametrize("missing", ["cap", "spent", "remaining"])
+def test_a_report_that_leaves_a_loss_out_is_not_read_as_none(missing: str) -> None:
+    message = words.REPORT.write(REPORT)
+    message.report.ClearField(missing)
+    with pytest.raises(MalformedMessage, match="a report"):
+        words.REPORT.read(message)
+
+
+def test_a_site_is_in_a_report_once() -> None:
+    message = words.REPORT.write(REPORT)
+    message.report.sites.append(message.report.sites[0])
+    with pytest.raises(MalformedMessage, match="the sites names a site twice"):
+        words.REPORT.read(message)
 
 
 def test_a_report_without_its_overlaps_is_refused() -> None:
-    message = codec_analyst.report_to_message(REPORT)
+    message = words.REPORT.write(REPORT)
     message.report.ClearField("by_overlap")
     with pytest.raises(MalformedMessage):
-        codec_analyst.report_from_message(message)
+        words.REPORT.read(message)

@@ -13,8 +13,8 @@ from site_agent.room import Room, question_bytes, row_bytes
 from tests.roles.lone_site import STUDY, LoneSite
 from tests.roles.test_hostile_training import TRAINED, plan, step
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused
-from wardround.federation.query import MAX_BINS, Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import MAX_CELLS, MAX_DIMENSION, Shape, shape
+from wardround.federation.query import MAX_BINS, MAX_CELLS, Aggregate, Grouping, Query, Statistic
+from wardround.federation.shape import MAX_DIMENSION, Shape, shape
 from wardround.federation.step_form import step_form
 from wardround.federation.study import Study
 from wardround.federation.study_file import parse_study

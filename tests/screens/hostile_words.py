@@ -20,9 +20,9 @@ from protos._generated import analyst_service_pb2 as analyst_pb
 from protos._generated import fault_pb2, release_pb2, site_service_pb2
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer, add_AnalystServiceServicer_to_server
 from protos._generated.site_service_pb2_grpc import SiteServiceServicer, add_SiteServiceServicer_to_server
-from protos.codec_plan import task_to_message
 from protos.statuses import FAULT_KEY
 from protos.tls import Presented, serving_credentials
+from protos.words import TASK
 from site_agent.store.ledger import SiteLedger
 from tests.fixtures.ports import HOST, take_port
 from tests.wire.certificates import TestAuthority
@@ -182,7 +182,7 @@ class Desk(AnalystServiceServicer, SiteServiceServicer):
 
     def ClaimTask(self, request: object, context: grpc.ServicerContext) -> site_service_pb2.ClaimTaskReply:  # noqa: N802
         if self.tasks:
-            return site_service_pb2.ClaimTaskReply(task=task_to_message(self.tasks.pop(0)))
+            return site_service_pb2.ClaimTaskReply(task=TASK.write(self.tasks.pop(0)))
         self.refuse(context)
         raise AssertionError
 

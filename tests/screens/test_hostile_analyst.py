@@ -20,10 +20,10 @@ from protos._generated import analyst_service_pb2 as pb
 from protos._generated import answer_pb2, plan_pb2
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub, add_AnalystServiceServicer_to_server
 from protos.channels import channel
-from protos.codec_query import query_to_message
 from protos.serving import serve, waiting_room_for
 from protos.statuses import from_rpc_error
 from protos.tls import Presented, TlsKeys
+from protos.words import QUERY
 from tests.fixtures.ports import HOST, take_port
 from tests.screens.hostile_words import HOSTILE, STUDY, asked, asked_among
 from wardround.federation.certificates import Role, key_to_pem, new_tls_key
@@ -87,14 +87,14 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
 def test_hidden_words_are_refused_before_anything_is_stored_or_charged(wire: Wire) -> None:
     before = wire.stored()
     for text in HIDDEN.values():
-        question = answer_pb2.Question(query=query_to_message(asked(text)), epsilon=0.5)
+        question = answer_pb2.Question(query=QUERY.write(asked(text)), epsilon=0.5)
         for error in (
             wire.refused(wire.stub.Ask, pb.AskRequest(question=question)),
             wire.refused(wire.stub.Preview, pb.PreviewRequest(question=question)),
         ):
             assert error.message.startswith("a text in a question has U+")
     listed = plan_pb2.Grouping(column="note", by=plan_pb2.GROUP_BY_VALUE, keys=["a", "b\u202e"])
-    question = answer_pb2.Question(query=query_to_message(asked_among(["a", "b"])), epsilon=0.5, nonce="aa")
+    question = answer_pb2.Question(query=QUERY.write(asked_among(["a", "b"])), epsilon=0.5, nonce="aa")
     question.query.group_by.append(listed)
     wire.refused(wire.stub.Ask, pb.AskRequest(question=question))
     question.query.group_by[0].keys[1] = "b"

@@ -10,21 +10,26 @@ from pathlib import Path
 
 import grpc
 
+from protos import words
 from protos._generated import analyst_service_pb2_grpc, enrolment_service_pb2_grpc, site_service_pb2_grpc
 from protos._generated import site_service_pb2 as pb
-from protos.codec_analyst import ask_from_message, asked_to_message, watch_from_message, watched_to_message
-from protos.codec_site import (
-    Claim,
-    chunk_from_message,
-    claim_request_from_message,
-    claim_to_message,
-    receipt_to_message,
-    submit_from_message,
-)
-from protos.codec_trust import enrolled_to_message, enrolment_from_message, greeting_to_message, renewed_to_message
+from protos.chunked_release import CHUNK, read_submission
+from protos.pages import write_watched
 from protos.pieces import PieceStore
 from protos.serving import Serving, serve, waiting_room_for
 from protos.tls import Presented, caller_certificate, caller_subject
+from protos.words import (
+    ASKED,
+    CLAIM,
+    ENROLLED,
+    ENROLMENT,
+    GREETING,
+    POLL,
+    RENEWED,
+    WATCH,
+    Claim,
+    read_question,
+)
 from tests.fixtures.ports import HOST, take_port
 from tests.wire.certificates import TestAuthority
 from wardround.federation.answer import Answer, AskRequest, Progress
@@ -62,27 +67,27 @@ class SiteDesk(site_service_pb2_grpc.SiteServiceServicer):
     def Greet(self, request: pb.GreetRequest, context: grpc.ServicerContext) -> pb.GreetReply:
         site = self.admit(context)
         assert caller_subject(context) == site
-        return greeting_to_message(Greeting(site, HASH, 1_700_000_000_000))
+        return GREETING.write(Greeting(site, HASH, 1_700_000_000_000))
 
     def ClaimTask(self, request: pb.ClaimTaskRequest, context: grpc.ServicerContext) -> pb.ClaimTaskReply:
-        with self.room.seat(self.admit(context), wait_seconds=claim_request_from_message(request)) as seat:
+        with self.room.seat(self.admit(context), wait_seconds=POLL.read(request)) as seat:
             # Until the test says so, or its caller hangs up: a parked poll must not leave while others still connect.
             self.opened.wait(PATIENCE_SECONDS if seat.wait_seconds else 0.0)
-            return claim_to_message(Claim(self.task, seat.pause_seconds))
+            return CLAIM.write(Claim(self.task, seat.pause_seconds))
 
     def PutChunk(self, request: pb.PutChunkRequest, context: grpc.ServicerContext) -> pb.PutChunkReply:
-        self.pieces.of(self.admit(context)).put(chunk_from_message(request))
+        self.pieces.of(self.admit(context)).put(CHUNK.read(request))
         return pb.PutChunkReply()
 
     def SubmitRelease(self, request: pb.SubmitReleaseRequest, context: grpc.ServicerContext) -> pb.SubmitReleaseReply:
         site = self.admit(context)
-        self.submitted.append((site, submit_from_message(request, self.pieces.of(site))))
-        return receipt_to_message(RECEIPT)
+        self.submitted.append((site, read_submission(request.submission, self.pieces.of(site))))
+        return words.RECEIPT.write(RECEIPT)
 
     def RenewCertificate(
         self, request: pb.RenewCertificateRequest, context: grpc.ServicerContext
     ) -> pb.RenewCertificateReply:
-        return renewed_to_message(caller_certificate(context))
+        return RENEWED.write(caller_certificate(context))
 
 
 @dataclass
@@ -93,12 +98,12 @@ class AnalystDesk(analyst_service_pb2_grpc.AnalystServiceServicer):
     asked: list[AskRequest] = field(default_factory=list)
 
     def Ask(self, request, context):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-        self.asked.append(ask_from_message(request))
-        return asked_to_message(HASH)
+        self.asked.append(read_question(request.question))
+        return ASKED.write(HASH)
 
     def Await(self, request, context):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-        watch = watch_from_message(request)
-        return watched_to_message(
+        watch = WATCH.read(request)
+        return write_watched(
             self.outcome, first_estimate=watch.first_estimate, first_update_byte=watch.first_update_byte
         )
 
@@ -110,8 +115,8 @@ class EnrolmentDesk(enrolment_service_pb2_grpc.EnrolmentServiceServicer):
     enrolled: list[Enrolment] = field(default_factory=list)
 
     def Enrol(self, request, context):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-        self.enrolled.append(enrolment_from_message(request))
-        return enrolled_to_message(b"-----BEGIN CERTIFICATE-----")
+        self.enrolled.append(ENROLMENT.read(request))
+        return ENROLLED.write(b"-----BEGIN CERTIFICATE-----")
 
 
 @dataclass

@@ -15,11 +15,10 @@ from protos._generated import site_service_pb2 as pb
 from protos._generated.site_service_pb2_grpc import SiteServiceStub
 from protos.calls import AnalystCalls, SiteCalls
 from protos.channels import channel
-from protos.codec_analyst import PAGE_BYTES
-from protos.codec_site import submit_to_message
+from protos.chunked_release import chunks, write_submission
+from protos.pages import PAGE_BYTES
 from protos.serving import serve
 from protos.statuses import call
-from protos.submitting import chunks
 from protos.tls import calling_credentials
 from tests.wire.loopback_service import HASH, RECEIPT, AnalystDesk, Loopback, SiteDesk, analysts, listening, sites
 from tests.wire.proxy import proxying
@@ -80,7 +79,7 @@ def test_a_release_whose_pieces_were_lost_is_unavailable_and_then_sent_again(
 ) -> None:
     large = Released(HASH, b"z" * (2 * MIB), ENTRY)
     with pytest.raises(Unavailable, match="send them again"):
-        call(SiteServiceStub(north).SubmitRelease, submit_to_message(large), deadline_seconds=30)
+        call(SiteServiceStub(north).SubmitRelease, write_submission(large), deadline_seconds=30)
     assert desk.submitted == []
     assert SiteCalls(north).submit(large) == RECEIPT
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protos import checks, codec_query
 from protos._generated import plan_pb2
+from protos.codec import parse
+from protos.words import QUERY as QUERIES
 from wardround.federation.errors import MalformedMessage
 
 QUERY = plan_pb2.Query(table="encounters", aggregates=[plan_pb2.Aggregate(statistic=plan_pb2.STATISTIC_COUNT)])
@@ -33,7 +34,7 @@ def _tagged(field: int, content: bytes) -> bytes:
 def test_a_cohort_nested_too_deep_is_refused_without_exhausting_the_stack(levels: int, field: int) -> None:
     content = QUERY.SerializeToString() + _tagged(3, nested(levels, field))
     with pytest.raises(MalformedMessage):
-        codec_query.query_from_message(checks.parse(plan_pb2.Query, content))
+        QUERIES.read(parse(plan_pb2.Query, content))
 
 
 @pytest.mark.parametrize("field", [5, 6, 7], ids=["not", "and", "or"])
@@ -41,4 +42,4 @@ def test_a_cohort_of_the_greatest_depth_is_read(field: int) -> None:
     message = plan_pb2.Query()
     message.CopyFrom(QUERY)
     message.cohort.ParseFromString(nested(32, field))
-    codec_query.query_from_message(message)
+    QUERIES.read(message)

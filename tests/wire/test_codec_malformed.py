@@ -6,10 +6,10 @@ import math
 import random
 
 import pytest
+from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protos import codec_analyst, codec_answer, codec_plan, codec_query, codec_release, codec_site, codec_trust
 from protos._generated import (
     analyst_service_pb2,
     answer_pb2,
@@ -18,6 +18,9 @@ from protos._generated import (
     release_pb2,
     site_service_pb2,
 )
+from protos.chunked_release import CHUNK, read_submission
+from protos.pages import read_watched
+from protos.words import ANSWER, ENROLMENT, ENTRY, PLAN, PROGRESS, QUERY, TASK, read_question
 from tests.wire.conversations import CONVERSATIONS, AnyPieces, Conversation
 from tests.wire.putting import put
 from wardround.federation.errors import MalformedMessage
@@ -154,23 +157,23 @@ def enrol() -> enrolment_service_pb2.EnrolRequest:
 
 
 def submission(message: release_pb2.Submission) -> object:
-    return codec_release.submission_from_message(message, AnyPieces())
+    return read_submission(message, AnyPieces())
 
 
 READERS = {
-    task: codec_plan.task_from_message,
-    plan: codec_plan.plan_from_message,
-    query: codec_query.query_from_message,
-    entry: codec_release.entry_from_message,
+    task: TASK.read,
+    plan: PLAN.read,
+    query: QUERY.read,
+    entry: ENTRY.read,
     released: submission,
     declined: submission,
     chunked: submission,
-    question: codec_answer.question_from_message,
-    answer: codec_answer.answer_from_message,
-    progress: codec_answer.progress_from_message,
-    page: codec_analyst.watched_from_message,
-    chunk: codec_site.chunk_from_message,
-    enrol: codec_trust.enrolment_from_message,
+    question: read_question,
+    answer: ANSWER.read,
+    progress: PROGRESS.read,
+    page: read_watched,
+    chunk: CHUNK.read,
+    enrol: ENROLMENT.read,
 }
 
 # A sound message, and one thing done to it: the field by its path, and what is put there.
@@ -307,3 +310,24 @@ def test_one_bad_field_makes_a_message_malformed(make: object, path: str, conten
     # The sentence names the field and repeats nothing the peer sent.
     if isinstance(content, str) and len(content) > 1:
         assert content not in caught.value.message
+
+
+def twice(message: Message, field: str) -> Message:
+    """The message with one item of a list said again."""
+    held = getattr(message, field)
+    held.append(held[0])
+    return message
+
+
+def test_a_site_that_is_listed_twice_is_refused_wherever_sites_are_listed() -> None:
+    for read, message in ((PROGRESS.read, twice(progress(), "sites")), (ANSWER.read, twice(answer(), "refused"))):
+        with pytest.raises(MalformedMessage, match="names a site twice"):
+            read(message)
+
+
+@pytest.mark.parametrize("missing", ["charged", "spent", "remaining"])
+def test_what_an_answer_does_not_say_it_cost_is_not_taken_for_nothing(missing: str) -> None:
+    message = answer()
+    message.privacy.ClearField(missing)
+    with pytest.raises(MalformedMessage, match="a privacy statement does not say what"):
+        ANSWER.read(message)

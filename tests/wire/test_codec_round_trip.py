@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protos import codec_analyst, codec_plan, codec_query
-from protos.codec_answer import question_to_message
+from protos.pages import PAGE_BYTES, Page, read_watched, write_watched
+from protos.words import PLAN, QUERY, TASK, encode_plan, write_question
 from tests.wire import words
 from tests.wire.conversations import CONVERSATIONS, Conversation
 from wardround.federation.answer import Answer, AskRequest, Estimate, Loss, PrivacyStatement, Remaining
@@ -18,6 +19,7 @@ from wardround.federation.expressions import And, Expression, IsNull, Not, Withi
 from wardround.federation.plan import Plan
 from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.task import SignedTask
+from wardround.privacy.law import Mechanism
 
 COUNT = (Aggregate(Statistic.COUNT),)
 
@@ -35,14 +37,21 @@ def test_every_word_comes_back_equal(conversation: Conversation, choice: st.Data
 @given(words.plans)
 @settings(max_examples=25)
 def test_a_plan_keeps_its_id(plan: Plan) -> None:
-    assert codec_plan.decode_plan(codec_plan.encode_plan(plan)).plan_id == plan.plan_id
+    assert PLAN.decode(PLAN.encode(plan)).plan_id == plan.plan_id
 
 
 @given(words.tasks)
 @settings(max_examples=5)
 def test_equal_tasks_have_equal_bytes(task: SignedTask) -> None:
-    again = codec_plan.decode_task(codec_plan.encode_task(task))
-    assert codec_plan.encode_task(again) == codec_plan.encode_task(task)
+    again = TASK.decode(TASK.encode(task))
+    assert TASK.encode(again) == TASK.encode(task)
+
+
+@pytest.mark.parametrize("aggregates", [(), COUNT * 33])
+def test_a_plan_that_could_not_be_read_again_is_not_stored(aggregates: tuple[Aggregate, ...]) -> None:
+    plan = Plan("ab" * 32, Query("encounters", aggregates), Mechanism.DISCRETE_LAPLACE, (Fraction(1),), ("north",))
+    with pytest.raises(QueryMistaken, match="aggregates"):
+        encode_plan(plan)
 
 
 def nested(levels: int) -> Expression:
@@ -54,14 +63,14 @@ def nested(levels: int) -> Expression:
 
 def test_a_cohort_of_the_greatest_depth_travels() -> None:
     query = Query("encounters", COUNT, nested(32))
-    message = codec_query.query_to_message(query)
-    assert codec_query.query_from_message(message) == query
+    message = QUERY.write(query)
+    assert QUERY.read(message) == query
 
 
 @pytest.mark.parametrize("levels", [33, 100, 20_000])
 def test_a_deeper_cohort_is_the_analysts_mistake(levels: int) -> None:
     with pytest.raises(QueryMistaken, match="32 deep"):
-        codec_query.query_to_message(Query("encounters", COUNT, nested(levels)))
+        QUERY.write(Query("encounters", COUNT, nested(levels)))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +104,7 @@ def test_a_deeper_cohort_is_the_analysts_mistake(levels: int) -> None:
 )
 def test_a_question_that_cannot_travel_is_the_analysts_mistake(query: Query) -> None:
     with pytest.raises(QueryMistaken):
-        question_to_message(AskRequest(query))
+        write_question(AskRequest(query))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +112,7 @@ def test_a_question_that_cannot_travel_is_the_analysts_mistake(query: Query) -> 
 )
 def test_a_loss_that_is_no_loss_is_the_analysts_mistake(epsilon: float, delta: float | None) -> None:
     with pytest.raises(QueryMistaken):
-        question_to_message(AskRequest(Query("encounters", COUNT), epsilon, delta))
+        write_question(AskRequest(Query("encounters", COUNT), epsilon, delta))
 
 
 def test_an_answer_in_pages_is_the_same_answer() -> None:
@@ -117,10 +126,10 @@ def test_an_answer_in_pages_is_the_same_answer() -> None:
     read: list[Estimate] = []
     pages = 0
     while len(read) < total:
-        message = codec_analyst.watched_to_message(answer, first_estimate=len(read))
-        assert message.ByteSize() < 2 * codec_analyst.PAGE_BYTES
-        page = codec_analyst.watched_from_message(message).outcome
-        assert isinstance(page, codec_analyst.Page)
+        message = write_watched(answer, first_estimate=len(read))
+        assert message.ByteSize() < 2 * PAGE_BYTES
+        page = read_watched(message).outcome
+        assert isinstance(page, Page)
         assert (page.first, page.total) == (len(read), total)
         read.extend(page.answer.estimates)
         pages += 1

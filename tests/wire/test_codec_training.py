@@ -9,13 +9,13 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from protos import codec_analyst, codec_answer, codec_plan, codec_training
 from protos._generated import analyst_service_pb2, answer_pb2, plan_pb2
 from protos.calls import AnalystCalls
 from protos.channels import channel
-from protos.codec_analyst import PAGE_BYTES
-from protos.codec_answer import MAX_QUESTION_BYTES, question_to_message
 from protos.limits import MAX_MESSAGE_BYTES
+from protos.pages import PAGE_BYTES, read_watched, write_watched
+from protos.words import MAX_QUESTION_BYTES, PLAN, TASK, encode_plan, read_question, write_question
+from protos.words import STEP as STEPS
 from tests.wire import words
 from tests.wire.loopback_service import HASH, AnalystDesk, analysts, listening
 from tests.wire.putting import put
@@ -64,12 +64,12 @@ def test_the_plan_of_a_question_keeps_its_id_and_its_bytes() -> None:
     assert plan.plan_id == "86f0723b3a9c301ba397fe282214b0d606faea729308f3ce0c5ab8fa0134cf0a"
     rest = "18012204812080402a056e6f7274682a05736f75746832036e2d313807"
     stored = bytes.fromhex(f"0a40{HASH.encode().hex()}1254{QUERY_BYTES}{rest}")
-    assert codec_plan.encode_plan(plan) == stored
-    assert codec_plan.decode_plan(stored) == plan
+    assert encode_plan(plan) == stored
+    assert PLAN.decode(stored) == plan
 
 
 def test_a_question_keeps_its_bytes() -> None:
-    message = question_to_message(AskRequest(QUERY, 0.5, 1e-7, "n-1"))
+    message = write_question(AskRequest(QUERY, 0.5, 1e-7, "n-1"))
     rest = "11000000000000e03f1948afbc9af2d77a3e22036e2d31"
     assert message.SerializeToString(deterministic=True).hex() == f"0a54{QUERY_BYTES}{rest}"
 
@@ -80,18 +80,18 @@ def test_a_question_keeps_its_bytes() -> None:
 @given(words.steps)
 @settings(max_examples=50)
 def test_a_step_has_the_same_digest_on_both_sides(step: Step) -> None:
-    back = codec_training.step_from_message(codec_training.step_to_message(step))
+    back = STEPS.read(STEPS.checked(step))
     assert canonical.encode(back) == canonical.encode(step)
-    assert codec_plan.decode_plan(codec_plan.encode_plan(plan_of(step))).plan_id == plan_of(step).plan_id
+    assert PLAN.decode(encode_plan(plan_of(step))).plan_id == plan_of(step).plan_id
 
 
 def test_the_largest_model_fits_into_a_task_of_the_most_sites() -> None:
     step = dataclasses.replace(STEP, weights=b"\xff" * (8 * MAX_WEIGHTS))
-    assert question_to_message(AskRequest(step)).ByteSize() < 2**20
+    assert write_question(AskRequest(step)).ByteSize() < 2**20
     sites = tuple(f"{number:a>63}" for number in range(10_000))
     signed = SignedTask(Task(plan_of(step, *sites), "north", EMPTY), b"s" * 64)
-    assert len(codec_plan.encode_task(signed)) < MAX_MESSAGE_BYTES
-    assert codec_plan.decode_task(codec_plan.encode_task(signed)) == signed
+    assert len(TASK.encode(signed)) < MAX_MESSAGE_BYTES
+    assert TASK.decode(TASK.encode(signed)) == signed
     assert MAX_QUESTION_BYTES + sum(len(site) + 2 for site in sites) + 1024 < MAX_MESSAGE_BYTES
 
 
@@ -142,7 +142,7 @@ LONG = Within("diagnosis", tuple(f"{number:x>256}" for number in range(1024)))
 )
 def test_a_step_that_cannot_travel_is_refused_before_it_is_sent(step: Step, sentence: str) -> None:
     with pytest.raises(QueryMistaken) as caught:
-        question_to_message(AskRequest(step))
+        write_question(AskRequest(step))
     assert sentence in caught.value.message
     assert caught.value.message.endswith(".")
     assert "\n" not in caught.value.message
@@ -151,37 +151,37 @@ def test_a_step_that_cannot_travel_is_refused_before_it_is_sent(step: Step, sent
 def test_a_step_is_not_given_a_sharpness_of_its_own() -> None:
     for sharp in (AskRequest(STEP, epsilon=1.0), AskRequest(STEP, delta=0.0)):
         with pytest.raises(QueryMistaken, match="noise of its training"):
-            question_to_message(sharp)
+            write_question(sharp)
 
 
 # --- what a peer may send -------------------------------------------------------------------------------------
 
 
 def step() -> plan_pb2.Step:
-    return codec_training.step_to_message(with_cohort(IsNull("age")))
+    return STEPS.checked(with_cohort(IsNull("age")))
 
 
 def plan() -> plan_pb2.Plan:
-    return codec_plan.plan_to_message(plan_of(STEP, "north"))
+    return PLAN.write(plan_of(STEP, "north"))
 
 
 def question() -> answer_pb2.Question:
-    return question_to_message(AskRequest(STEP))
+    return write_question(AskRequest(STEP))
 
 
 def large() -> answer_pb2.Question:
     """As large as a question may be, but for a few bytes."""
-    message = question_to_message(AskRequest(with_cohort(Or((LONG,) * 11))))
+    message = write_question(AskRequest(with_cohort(Or((LONG,) * 11))))
     message.nonce = "n" * 60
     return message
 
 
 def page() -> analyst_service_pb2.AwaitReply:
-    return codec_analyst.watched_to_message(answered(("north", 3), ("south", 3)), first_estimate=0)
+    return write_watched(answered(("north", 3), ("south", 3)), first_estimate=0)
 
 
 def total() -> analyst_service_pb2.AwaitReply:
-    return codec_analyst.watched_to_message(answered(("", 3)), first_estimate=0)
+    return write_watched(answered(("", 3)), first_estimate=0)
 
 
 def answered(*updates: tuple[str, int]) -> Answer:
@@ -195,12 +195,12 @@ def answered(*updates: tuple[str, int]) -> Answer:
 
 
 READERS = {
-    step: codec_training.step_from_message,
-    plan: codec_plan.plan_from_message,
-    question: codec_answer.question_from_message,
-    large: codec_answer.question_from_message,
-    page: codec_analyst.watched_from_message,
-    total: codec_analyst.watched_from_message,
+    step: STEPS.read,
+    plan: PLAN.read,
+    question: read_question,
+    large: read_question,
+    page: read_watched,
+    total: read_watched,
 }
 
 BAD: list[tuple[object, str, object]] = [
@@ -296,7 +296,7 @@ def test_more_bytes_than_an_analyst_can_hold_are_not_begun() -> None:
     put(message, "page.answer.answered", sites)
     put(message, "page.updates", [analyst_service_pb2.UpdateSize(site=site, bytes=32_000_000) for site in sites])
     with pytest.raises(MalformedMessage, match="too large"):
-        codec_analyst.watched_from_message(message)
+        read_watched(message)
 
 
 # --- updates in pages -----------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def test_updates_of_any_size_are_read_in_pages_and_are_one_answer() -> None:
         desk.outcome = answered(("", 5))
         assert AnalystCalls(ada).watch(HASH, seen=0, wait_seconds=1) == desk.outcome
     assert desk.asked == [AskRequest(STEP)]
-    message = codec_analyst.watched_to_message(answer, first_estimate=0)
+    message = write_watched(answer, first_estimate=0)
     assert message.ByteSize() < PAGE_BYTES + 2048
 
 
@@ -338,4 +338,4 @@ def test_pages_that_do_not_continue_one_another_are_no_answer() -> None:
 
 def test_an_update_that_an_answer_does_not_have_is_not_looked_for() -> None:
     with pytest.raises(MalformedMessage, match="no such update"):
-        codec_analyst.watched_to_message(answered(("", 3)), first_estimate=0, first_update_byte=25)
+        write_watched(answered(("", 3)), first_estimate=0, first_update_byte=25)

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from protos.codec_release import CHUNK_BYTES
-from protos.codec_site import Chunk
+from protos.chunked_release import CHUNK_BYTES, Chunk, chunks
 from protos.pieces import PieceStore
-from protos.submitting import chunks
 from wardround.federation.errors import InvariantBroken, MalformedMessage, Unavailable
 from wardround.federation.release import release_hash
 

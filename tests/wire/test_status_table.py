@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protos.codec_fault import Fault, encode_fault
-from protos.statuses import FAULT_KEY, STATUS, from_rpc_error, status_of
+from protos.statuses import FAULT_KEY, STATUS, Fault, encode_fault, from_rpc_error, status_of
 from wardround.federation import errors
 from wardround.federation.errors import (
     BudgetExceeded,

@@ -17,16 +17,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 import protos._generated
-from protos import (
-    codec_analyst,
-    codec_answer,
-    codec_budget,
-    codec_fault,
-    codec_plan,
-    codec_release,
-    codec_site,
-    codec_trust,
-)
+from protos import chunked_release, pages, statuses, words
 from protos._generated import (
     analyst_service_pb2,
     answer_pb2,
@@ -50,11 +41,11 @@ HIDDEN = ("\x1b", "\n", "\x7f", "\x9b", "\u061c", "\u200e", "\u202e", "\u2028", 
 
 # Field: (where it is refused when it is sent anew, where it is escaped when it is shown).
 ESCAPED: dict[str, tuple[str, str]] = {
-    "Value.text": ("codec_answer.question_from_message; at a site admission.admit", "tables, drawing, steward"),
-    "Grouping.keys": ("codec_answer.question_from_message; at a site admission.admit", "tables, drawing, steward"),
+    "Value.text": ("words.read_question; at a site admission.admit", "tables, drawing, steward"),
+    "Grouping.keys": ("words.read_question; at a site admission.admit", "tables, drawing, steward"),
     "Estimate.term": ("nowhere: a key of rows, or a category of the study", "tables, drawing"),
     "DescribeReply.study": ("configuration.check_plain, before the study is signed", "wording.study_text, tables"),
-    "Fault.message": ("nowhere: it is what went wrong", "codec_fault.decode_fault, errors.FederationError"),
+    "Fault.message": ("nowhere: it is what went wrong", "statuses.decode_fault, errors.FederationError"),
 }
 
 
@@ -146,6 +137,7 @@ def report() -> answer_pb2.BudgetReport:
         overlap=1,
         cap=loss,
         spent=loss,
+        remaining=answer_pb2.Remaining(),
         accountants=[answer_pb2.Accountant(name="pld", epsilon=1.0)],
         sites=[answer_pb2.SiteBudget(name="north", spent=loss)],
         by_overlap=answer_pb2.ByOverlap(),
@@ -154,46 +146,46 @@ def report() -> answer_pb2.BudgetReport:
 
 
 def submission(message: release_pb2.Submission) -> object:
-    return codec_release.submission_from_message(message, AnyPieces())
+    return chunked_release.read_submission(message, AnyPieces())
 
 
-def fault(message: fault_pb2.Fault) -> codec_fault.Fault:
-    return codec_fault.decode_fault(message.SerializeToString())
+def fault(message: fault_pb2.Fault) -> statuses.Fault:
+    return statuses.decode_fault(message.SerializeToString())
 
 
 Sample = tuple[Message, Callable[[Any], object]]
 # A sound message with every text it can have, and who reads it.
 SAMPLES: dict[str, Sample] = {
-    "question": (answer_pb2.Question(query=query(), nonce="n"), codec_answer.question_from_message),
-    "step": (answer_pb2.Question(step=step(), nonce="n"), codec_answer.question_from_message),
+    "question": (answer_pb2.Question(query=query(), nonce="n"), words.read_question),
+    "step": (answer_pb2.Question(step=step(), nonce="n"), words.read_question),
     "ask": (
         analyst_service_pb2.AskRequest(question=answer_pb2.Question(query=query())),
-        codec_analyst.ask_from_message,
+        lambda message: words.read_question(message.question),
     ),
     "preview request": (
         analyst_service_pb2.PreviewRequest(question=answer_pb2.Question(query=query())),
-        codec_analyst.preview_request_from_message,
+        lambda message: words.read_question(message.question),
     ),
-    "asked": (analyst_service_pb2.AskReply(plan_id=HASH), codec_analyst.asked_from_message),
-    "watch": (analyst_service_pb2.AwaitRequest(plan_id=HASH), codec_analyst.watch_from_message),
-    "task": (task(plan(query=query())), codec_plan.task_from_message),
-    "task of a training": (task(plan(step=step())), codec_plan.task_from_message),
-    "progress": (sound.progress(), codec_answer.progress_from_message),
-    "page": (page(), codec_analyst.watched_from_message),
-    "preview": (preview(), codec_answer.preview_from_message),
-    "report": (report(), codec_budget.budget_from_message),
-    "study": (analyst_service_pb2.DescribeReply(study="name = 'trial'"), codec_analyst.study_from_message),
+    "asked": (analyst_service_pb2.AskReply(plan_id=HASH), words.ASKED.read),
+    "watch": (analyst_service_pb2.AwaitRequest(plan_id=HASH), words.WATCH.read),
+    "task": (task(plan(query=query())), words.TASK.read),
+    "task of a training": (task(plan(step=step())), words.TASK.read),
+    "progress": (sound.progress(), words.PROGRESS.read),
+    "page": (page(), pages.read_watched),
+    "preview": (preview(), words.PREVIEW.read),
+    "report": (report(), words.BUDGET.read),
+    "study": (analyst_service_pb2.DescribeReply(study="name = 'trial'"), words.STUDY.read),
     "released": (sound.released(), submission),
     "chunked": (sound.chunked(), submission),
     "declined": (sound.declined(), submission),
     "pending": (release_pb2.Submission(pending=release_pb2.Pending(plan_id=HASH)), submission),
     "failed": (release_pb2.Submission(failed=release_pb2.Failed(plan_id=HASH)), submission),
-    "chunk": (sound.chunk(), codec_site.chunk_from_message),
+    "chunk": (sound.chunk(), chunked_release.CHUNK.read),
     "greeting": (
         site_service_pb2.GreetReply(site="north", study_hash=HASH, unix_milliseconds=1),
-        codec_trust.greeting_from_message,
+        words.GREETING.read,
     ),
-    "enrolment": (sound.enrol(), codec_trust.enrolment_from_message),
+    "enrolment": (sound.enrol(), words.ENROLMENT.read),
     "fault": (fault_pb2.Fault(code="TooFewSites", message="Too few."), fault),
 }
 # What somebody sends of their own accord; anything else was, or may have been, made from rows or of before.
@@ -262,24 +254,24 @@ def test_the_sentence_names_the_character_and_its_place_and_nothing_else() -> No
     asked = answer_pb2.Question(query=query())
     asked.query.group_by[0].keys[0] = "secret\u202e"
     with pytest.raises(MalformedMessage, match=r"^a text in a question has U\+202E at place 7, ") as caught:
-        codec_answer.question_from_message(asked)
+        words.read_question(asked)
     assert "secret" not in caught.value.message
 
 
 def test_whoever_asks_is_told_before_anything_is_sent() -> None:
     for asked in (Query("t", COUNT, Comparison("dx", Operator.EQUAL, "a\x1b")), Query("t\x1b", COUNT)):
         with pytest.raises(QueryMistaken, match=r"^a text in the question has U\+001B at place 2, "):
-            codec_answer.question_to_message(AskRequest(asked))
+            words.write_question(AskRequest(asked))
 
 
 def test_what_was_let_in_before_is_still_read() -> None:
     stored = plan(query=query())
     stored.query.cohort.CopyFrom(expression("E\x1b[2J\u202e11\n"))
-    again = codec_plan.decode_plan(stored.SerializeToString(deterministic=True))
-    assert codec_plan.encode_plan(again) == stored.SerializeToString(deterministic=True)
+    again = words.PLAN.decode(stored.SerializeToString(deterministic=True))
+    assert words.encode_plan(again) == stored.SerializeToString(deterministic=True)
     whole = answer()
     whole.estimates[0].term = whole.estimates[0].group[0].value.text = "E\x1b[2J\u202e11\n"
-    assert codec_answer.answer_from_message(whole).estimates[0].term == "E\x1b[2J\u202e11\n"
+    assert words.ANSWER.read(whole).estimates[0].term == "E\x1b[2J\u202e11\n"
 
 
 def test_an_errors_words_are_escaped_by_whoever_reads_them() -> None:

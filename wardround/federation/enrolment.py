@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from wardround.federation.identity import PublicIdentity
+from wardround.federation.limits import SIGNATURE_BYTES, Pem, Size, StudyHash, Text, Whole, name_of
+
+MAX_PATIENTS = 10**10
+MAX_DATASET = 256
+SECRET_BYTES = 32
+
+_Site = Annotated[str, name_of("the site's name")]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -14,20 +22,20 @@ class Enrolment:
     The invitation's secret is in it, so the word has no repr and no log can show it.
     """
 
-    secret: bytes
-    site: str
+    secret: Annotated[bytes, Size("an invitation's secret", SECRET_BYTES)]
+    site: _Site
     identity: PublicIdentity
-    study_hash: str
-    study_signature: bytes
-    certificate_request: bytes
-    patients: int
-    dataset: str
+    study_hash: StudyHash
+    study_signature: Annotated[bytes, Size("a signature", SIGNATURE_BYTES)]
+    certificate_request: Annotated[bytes, Pem("a certificate request")]
+    patients: Annotated[int, Whole("the number of patients", 1, MAX_PATIENTS)]
+    dataset: Annotated[str, Text("a dataset's name", longest=MAX_DATASET, plain=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
     """Whom the coordinator takes the caller for, which study it runs, and what time it has."""
 
-    site: str
-    study_hash: str
-    unix_milliseconds: int
+    site: _Site
+    study_hash: StudyHash
+    unix_milliseconds: Annotated[int, Whole("the time")]

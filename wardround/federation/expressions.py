@@ -11,6 +11,9 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from wardround.federation.limits import Many, Member, Text
 
 Value = bool | int | float | str | datetime.date
 
@@ -18,6 +21,9 @@ MAX_TERMS = 256
 MAX_DEPTH = 32
 MAX_VALUES = 1024
 MAX_TEXT = 256
+
+ColumnName = Annotated[str, Text("the name of a table or column", longest=MAX_TEXT, plain=True)]
+"""Whether the study declares it is for `typed` to say."""
 
 
 class Operator(StrEnum):
@@ -35,8 +41,8 @@ class Operator(StrEnum):
 class Comparison:
     """`column operator value`."""
 
-    column: str
-    operator: Operator
+    column: ColumnName
+    operator: Annotated[Operator, Member("an operator")]
     value: Value
 
 
@@ -44,15 +50,15 @@ class Comparison:
 class Within:
     """`column IN (values)`."""
 
-    column: str
-    values: tuple[Value, ...]
+    column: ColumnName
+    values: Annotated[tuple[Value, ...], Many("a list of values is empty or too long.", MAX_VALUES, least=1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
     """`column BETWEEN lower AND upper`, both included."""
 
-    column: str
+    column: ColumnName
     lower: Value
     upper: Value
 
@@ -61,7 +67,7 @@ class Between:
 class IsNull:
     """`column IS NULL`: absent, unparsable or not finite."""
 
-    column: str
+    column: ColumnName
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.limits import hash_of
 from wardround.federation.private_files import write_private
 
 
@@ -47,7 +49,7 @@ def _loaded(key: str) -> Ed25519PublicKey:
 class PublicIdentity:
     """The public half: 32 bytes, written as hexadecimal."""
 
-    key: str
+    key: Annotated[str, hash_of("an identity key")]
 
     def verifies(self, purpose: Purpose, message: bytes, signature: bytes) -> bool:
         """Whether this identity signed `message` for `purpose`."""

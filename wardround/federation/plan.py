@@ -11,20 +11,22 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Annotated
 
 from wardround.federation import canonical
 from wardround.federation.errors import InvariantBroken, PlanRefused
-from wardround.federation.query import Query, Statistic
+from wardround.federation.limits import Many, Member, Names, Needed, Nonce, StudyHash, Whole
+from wardround.federation.query import MAX_AGGREGATES, Query, Statistic
 from wardround.federation.shape import Part, Shape, shape
 from wardround.federation.step_form import LENGTH, StepForm, step_form, width_of
 from wardround.federation.study import Study
-from wardround.federation.training import StageKind, Step, Training
+from wardround.federation.training import Scale, StageKind, Step, Training
 from wardround.privacy.blocks import BlockFact, StageFact, StepFact
 from wardround.privacy.facts import AnyFact, AnyMechanism
 from wardround.privacy.law import Mechanism, NoiseLaw
 from wardround.privacy.loss import PURE_UNIT, Cost, Fact, total
 from wardround.privacy.selection import ChoiceFact, Choosing, exact_epsilon
-from wardround.privacy.thresholding import SelectionFact
+from wardround.privacy.thresholding import LARGEST_THRESHOLD, SelectionFact
 
 _REMEMBERED = 32
 SLACK_OF_ONE_SUM = 2**8
@@ -44,13 +46,13 @@ class Plan:
     `threshold` is what a noised count must pass before its key is shown, in grid steps; 0 where no keys are.
     """
 
-    study_hash: str
-    query: Query | Step
-    mechanism: AnyMechanism
-    scales: tuple[Fraction, ...]
-    participants: tuple[str, ...]
-    nonce: str = ""
-    threshold: int = 0
+    study_hash: StudyHash
+    query: Annotated[Query | Step, Needed("a plan asks nothing.")]
+    mechanism: Annotated[AnyMechanism, Member("a mechanism", but=(Choosing.EXPONENTIAL,))]
+    scales: Annotated[tuple[Scale, ...], Many("a plan has too few or too many noise scales.", MAX_AGGREGATES, least=1)]
+    participants: Annotated[tuple[str, ...], Names("the participants")]
+    nonce: Nonce = ""
+    threshold: Annotated[int, Whole("a threshold", upper=LARGEST_THRESHOLD)] = 0
 
     @cached_property
     def encoding(self) -> bytes:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from wardround.federation.expressions import Expression
+from wardround.federation.expressions import MAX_TEXT, ColumnName, Expression
+from wardround.federation.limits import Finite, Many, Member, Text, Whole
 
 MAX_AGGREGATES = 32
 MAX_GROUP_COLUMNS = 4
@@ -20,6 +22,9 @@ MAX_BINS = 4096
 MAX_EDGES = 1024
 MAX_KEYS = 10_000
 """How many keys of an open category a question may list, and a site may release."""
+
+MAX_CELLS = 1_000_000
+"""How many groups an answer may have."""
 
 
 class Statistic(StrEnum):
@@ -48,9 +53,9 @@ class Statistic(StrEnum):
 class Clip:
     """Narrower bounds than the study's for one column of an aggregate."""
 
-    column: str
-    lower: float
-    upper: float
+    column: ColumnName
+    lower: Annotated[float, Finite("a bound")]
+    upper: Annotated[float, Finite("a bound")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +67,21 @@ class Aggregate:
     or the value a share lies below; `bins` is the number of a histogram's or a survival curve's intervals.
     """
 
-    statistic: Statistic
-    column: str | None = None
-    others: tuple[str, ...] = ()
-    level: float | None = None
-    bins: int | None = None
-    clips: tuple[Clip, ...] = ()
+    statistic: Annotated[Statistic, Member("a statistic")]
+    column: ColumnName | None = None
+    others: Annotated[tuple[ColumnName, ...], Many("an aggregate has too many columns.", MAX_COLUMNS - 1)] = ()
+    level: Annotated[float, Finite("a level")] | None = None
+    bins: Annotated[int, Whole("the number of intervals", 1, MAX_BINS)] | None = None
+    clips: Annotated[tuple[Clip, ...], Many("an aggregate has too many bounds.", MAX_COLUMNS)] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column it looks at, the first one first; none for a count of events."""
         return self.others if self.column is None else (self.column, *self.others)
+
+
+_Edge = Annotated[float, Finite("an edge")]
+_Key = Annotated[str, Text("a key", longest=MAX_TEXT, plain=False)]
 
 
 class GroupBy(StrEnum):
@@ -91,17 +100,19 @@ class Grouping:
     open category that the question lists.
     """
 
-    column: str
-    by: GroupBy = GroupBy.VALUE
-    edges: tuple[float, ...] = ()
-    keys: tuple[str, ...] = ()
+    column: ColumnName
+    by: Annotated[GroupBy, Member("a kind of group")] = GroupBy.VALUE
+    edges: Annotated[tuple[_Edge, ...], Many("intervals have too many edges.", MAX_EDGES)] = ()
+    keys: Annotated[tuple[_Key, ...], Many("a query lists too many keys.", MAX_KEYS)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """Aggregates of a table over a cohort, whole or per group with a public key."""
 
-    table: str
-    aggregates: tuple[Aggregate, ...]
+    table: ColumnName
+    aggregates: Annotated[
+        tuple[Aggregate, ...], Many("a query has too few or too many aggregates.", MAX_AGGREGATES, least=1)
+    ]
     cohort: Expression | None = None
-    group_by: tuple[Grouping, ...] = ()
+    group_by: Annotated[tuple[Grouping, ...], Many("a query has too many group columns.", MAX_GROUP_COLUMNS)] = ()

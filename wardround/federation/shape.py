@@ -28,14 +28,13 @@ from wardround.federation.quantising import (
     time_coding,
     tree_coding,
 )
-from wardround.federation.query import Aggregate, GroupBy, Query, Statistic
+from wardround.federation.query import MAX_CELLS, Aggregate, GroupBy, Query, Statistic
 from wardround.federation.study import Column, Study, Table, Unit
 from wardround.federation.typed_aggregates import narrowed
 from wardround.federation.typing_rules import typed
 from wardround.privacy.facts import AnyMechanism
 from wardround.privacy.law import Mechanism
 
-MAX_CELLS = 1_000_000
 MAX_DIMENSION = 4_000_000
 GAUSSIAN_COUNT_GRID = Fraction(1, 64)
 SQUARE_WEIGHT, PRODUCT_WEIGHT = 29, 41

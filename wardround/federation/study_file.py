@@ -14,15 +14,14 @@ from pathlib import Path
 from wardround.federation.configuration import Section, check_plain, parse, read_text
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.expressions import MAX_TEXT, Value
+from wardround.federation.limits import MAX_SITES, NAME
 from wardround.federation.study import Column, ColumnType, Study, Table, Unit, parse_date
 from wardround.privacy.filter import Cap
 from wardround.privacy.parallel import Group
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 MAX_BOUND = 10**15
 MAX_CATEGORIES = 100_000
-MAX_SITES = 10_000
 WEEK_SECONDS = 7 * 24 * 3600.0
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from wardround.federation import canonical
 from wardround.federation.identity import Identity, PublicIdentity, Purpose
 from wardround.federation.ledger.entry import Entry, Head
+from wardround.federation.limits import SIGNATURE_BYTES, Needed, PlanId, RefusalCode, Size, name_of
 from wardround.federation.plan import Plan
+
+_NOT_WHOLE = Needed("a task has no plan or no head.")
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """One plan at one site, with the last head of that site's ledger that the coordinator holds."""
 
-    plan: Plan
-    site: str
-    head: Head
+    plan: Annotated[Plan, _NOT_WHOLE]
+    site: Annotated[str, name_of("a task's site")]
+    head: Annotated[Head, _NOT_WHOLE]
 
     def encode(self) -> bytes:
         """The canonical bytes, which the coordinator signs; the plan's are not made again for each of its sites."""
@@ -28,8 +32,8 @@ class Task:
 class SignedTask:
     """A task under the coordinator's signature."""
 
-    task: Task
-    signature: bytes
+    task: Annotated[Task, _NOT_WHOLE]
+    signature: Annotated[bytes, Size("a task's signature", SIGNATURE_BYTES)]
 
     def signed_by(self, coordinator: PublicIdentity) -> bool:
         """Whether the coordinator this site enrolled with signed exactly this task."""
@@ -45,32 +49,32 @@ def sign_task(task: Task, coordinator: Identity) -> SignedTask:
 class Released:
     """The stored bytes of a release and the signed ledger entry that names their hash."""
 
-    plan_id: str
+    plan_id: PlanId
     payload: bytes
-    entry: Entry
+    entry: Annotated[Entry, Needed("a release has no ledger entry.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Declined:
     """A signed refusal, made before anything was spent; the entry's body names plan and code."""
 
-    plan_id: str
-    code: str
-    entry: Entry
+    plan_id: PlanId
+    code: RefusalCode
+    entry: Annotated[Entry, Needed("a refusal has no ledger entry.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A data steward has yet to decide; nothing was spent."""
 
-    plan_id: str
+    plan_id: PlanId
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
     """The site cannot answer now; it will try again under the same plan id, and under the charge if there is one."""
 
-    plan_id: str
+    plan_id: PlanId
 
 
 Submission = Released | Declined | Pending | Failed

@@ -10,8 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from typing import Annotated
 
-from wardround.federation.expressions import Expression
+from wardround.federation.expressions import ColumnName, Expression
+from wardround.federation.limits import Above, Doubles, Finite, Many, Member, Parts, Whole
+from wardround.privacy.law import LARGEST_SCALE, SCALE_UNIT
+from wardround.privacy.loss import SLACK_UNIT
 
 MAX_FEATURES = 256
 MAX_STAGES = 16
@@ -21,6 +25,9 @@ MAX_HIDDEN = 256
 MAX_EDGES = 256
 RATE_UNIT = 2**32
 """A chance of being taken is a whole number of these parts, so that coins are exact."""
+
+Scale = Annotated[Fraction, Parts("a noise scale", SCALE_UNIT, 1, LARGEST_SCALE * SCALE_UNIT)]
+"""Of noise, in steps of a grid."""
 
 
 class ModelKind(StrEnum):
@@ -36,12 +43,14 @@ class ModelKind(StrEnum):
 class Model:
     """What is predicted, from what, about whom; `hidden` is the width of a perceptron's one hidden layer."""
 
-    kind: ModelKind
-    table: str
-    target: str
-    features: tuple[str, ...]
+    kind: Annotated[ModelKind, Member("a kind of model")]
+    table: ColumnName
+    target: ColumnName
+    features: Annotated[
+        tuple[ColumnName, ...], Many("a model has too few or too many features.", MAX_FEATURES, least=1)
+    ]
     cohort: Expression | None = None
-    hidden: int = 0
+    hidden: Annotated[int, Whole("the number of hidden units", upper=MAX_HIDDEN)] = 0
 
 
 class StageKind(StrEnum):
@@ -65,11 +74,11 @@ class Stage:
     secret and anew.
     """
 
-    kind: StageKind
-    scale: Fraction
-    rounds: int = 1
-    steps: int = 1
-    rate: Fraction = Fraction(1)
+    kind: Annotated[StageKind, Member("a kind of stage")]
+    scale: Scale
+    rounds: Annotated[int, Whole("the number of rounds", 1, MAX_ROUNDS)] = 1
+    steps: Annotated[int, Whole("the number of steps", 1, MAX_ROUNDS)] = 1
+    rate: Annotated[Fraction, Parts("a rate", RATE_UNIT, 1, RATE_UNIT)] = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +91,19 @@ class Training:
     """
 
     model: Model
-    stages: tuple[Stage, ...]
-    held_out: Fraction = Fraction(0)
-    clip: float = 1.0
-    slack: int = 0
+    stages: Annotated[tuple[Stage, ...], Many("a training has too few or too many stages.", MAX_STAGES, least=1)]
+    held_out: Annotated[Fraction, Parts("a share held out", RATE_UNIT, 0, RATE_UNIT - 1)] = Fraction(0)
+    clip: Annotated[float, Finite("a clip", lower=0.0), Above("a clip", 0.0)] = 1.0
+    slack: Annotated[int, Whole("a slack", upper=SLACK_UNIT)] = 0
     by_site: bool = False
 
     @property
     def rounds(self) -> int:
         """How many rounds there are at most."""
         return sum(stage.rounds for stage in self.stages)
+
+
+_Edge = Annotated[float, Finite("an edge")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +116,21 @@ class Step:
     """
 
     training: Training
-    stage: int
-    turn: int
-    centre: bytes = b""
-    spread: bytes = b""
-    weights: bytes = b""
-    learning_rate: float = 0.0
-    batch: float = 1.0
-    edges: tuple[float, ...] = ()
+    stage: Annotated[int, Whole("the stage of a step", upper=MAX_STAGES - 1)]
+    turn: Annotated[int, Whole("the turn of a step", upper=MAX_ROUNDS - 1)]
+    # A numeric target is scaled beside the features.
+    centre: Annotated[bytes, Doubles("a centre", MAX_FEATURES + 1)] = b""
+    spread: Annotated[bytes, Doubles("a spread", MAX_FEATURES + 1)] = b""
+    weights: Annotated[bytes, Doubles("a list of weights", MAX_WEIGHTS)] = b""
+    learning_rate: Annotated[float, Finite("a learning rate")] = 0.0
+    batch: Annotated[float, Finite("a batch")] = 1.0
+    edges: Annotated[tuple[_Edge, ...], Many("a step has too many edges.", MAX_EDGES)] = ()
+
+    def fault(self) -> str | None:
+        """A step is one of its training's rounds."""
+        if self.stage >= len(self.training.stages):
+            return "the stage of a step is out of bounds."
+        return None if self.turn < self.training.stages[self.stage].rounds else "the turn of a step is out of bounds."
 
     @property
     def kind(self) -> StageKind:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 from wardround.federation import canonical
 from wardround.federation.identity import Identity, PublicIdentity, Purpose
+from wardround.federation.limits import SIGNATURE_BYTES, Size, Text, Whole, hash_of, word_of
 
 GENESIS = "0" * 64
+MAX_BODY = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
     """A place in a chain: how many entries, and the digest of the last. Sequence 0 is the empty chain."""
 
-    sequence: int
-    digest: str
+    sequence: Annotated[int, Whole("a head's sequence")]
+    digest: Annotated[str, hash_of("a head's digest")]
+
+    def fault(self) -> str | None:
+        """Only the empty chain has no entries."""
+        same = (self.sequence == 0) == (self == EMPTY)
+        return None if same else "a head without entries is not the empty chain's."
 
 
 EMPTY = Head(0, GENESIS)
@@ -27,11 +35,16 @@ EMPTY = Head(0, GENESIS)
 class Entry:
     """What happened (`kind`, `body` as canonical JSON text), after what, signed."""
 
-    sequence: int
-    previous: str
-    kind: str
-    body: str
-    signature: bytes
+    sequence: Annotated[int, Whole("an entry's sequence", 1)]
+    previous: Annotated[str, hash_of("an entry's predecessor")]
+    kind: Annotated[str, word_of("an entry's kind")]
+    body: Annotated[str, Text("an entry's body", longest=MAX_BODY, plain=True)]
+    signature: Annotated[bytes, Size("an entry's signature", SIGNATURE_BYTES)]
+
+    def fault(self) -> str | None:
+        """Only the first entry has none before it."""
+        same = (self.sequence == 1) == (self.previous == GENESIS)
+        return None if same else "only the first entry follows the empty chain."
 
     @cached_property
     def digest(self) -> str:

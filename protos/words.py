@@ -1,0 +1,174 @@
+"""Which word is which message.
+
+A word's fields and their limits are read from its dataclass when the program starts; a word that another one holds
+needs no line of its own, unless its message calls a field otherwise. Pages, pieces and faults are protocol, not words:
+see `protos.pages`, `protos.chunked_release` and `protos.statuses`.
+
+A signature covers the canonical form of a decoded word, so a field that a reader does not know cannot change what it
+believes was signed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated
+
+from protos._generated import analyst_service_pb2 as analyst
+from protos._generated import answer_pb2 as answer
+from protos._generated import enrolment_service_pb2 as enrolment
+from protos._generated import plan_pb2 as plan
+from protos._generated import release_pb2 as release
+from protos._generated import site_service_pb2 as site
+from protos.codec import Codec, Record, StandIn
+from protos.cohorts import BY_HAND
+from protos.fields import refuse
+from protos.limits import MAX_MESSAGE_BYTES
+from wardround.federation.answer import (
+    MAX_ESTIMATES,
+    MAX_UPDATE_BYTES,
+    Answer,
+    AskRequest,
+    BudgetReport,
+    Estimate,
+    Preview,
+    Progress,
+)
+from wardround.federation.enrolment import Enrolment, Greeting
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.ledger.entry import Entry, Head
+from wardround.federation.limits import Counted, Pem, PlanId, Text, Whole
+from wardround.federation.plain_text import fault_in
+from wardround.federation.plan import Plan
+from wardround.federation.query import Query
+from wardround.federation.task import Declined, Failed, Pending, SignedTask
+from wardround.federation.training import Stage, Step
+
+LONGEST_WAIT_SECONDS = 20.0
+MILLISECONDS = 1000
+MAX_STUDY_TEXT = 3 * 1024 * 1024
+# A task is the question with its participants: the names of ten thousand sites take a little more than half of a MiB.
+MAX_QUESTION_BYTES = MAX_MESSAGE_BYTES * 3 // 4
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Counted[float]):
+    """Seconds, never longer than a poll may last, as milliseconds."""
+
+    def number(self, value: float, /) -> int:
+        return round(min(max(value, 0.0), LONGEST_WAIT_SECONDS) * MILLISECONDS)
+
+    def value(self, number: int, /) -> float:
+        return number / MILLISECONDS
+
+    def fault(self, value: float, /) -> str | None:
+        return None if value <= LONGEST_WAIT_SECONDS else "a wait is out of bounds."
+
+
+Seconds = Annotated[float, Wait()]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a long poll brought: perhaps a task, and how long to stay away when it could not wait."""
+
+    task: SignedTask | None
+    pause_seconds: Seconds = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A long poll for one plan: what was seen last, how long to wait, and which page of an answer."""
+
+    plan_id: PlanId
+    seen: Annotated[int, Whole("progress")]
+    wait_seconds: Seconds
+    first_estimate: Annotated[int, Whole("the first estimate", upper=MAX_ESTIMATES)] = 0
+    first_update_byte: Annotated[int, Whole("the first byte of updates", upper=MAX_UPDATE_BYTES)] = 0
+
+
+def _with_middle(estimate: Estimate) -> Estimate:
+    """A peer that does not know of reasons reads the middle of all that is possible."""
+    if estimate.reason is None:
+        return estimate
+    lower, upper = estimate.interval
+    return dataclasses.replace(estimate, value=lower / 2 + upper / 2, standard_error=upper / 2 - lower / 2)
+
+
+def _without_middle(estimate: Estimate) -> Estimate:
+    """With a reason there is no value, whatever stood in for it."""
+    return estimate if estimate.reason is None else dataclasses.replace(estimate, value=None, standard_error=None)
+
+
+WORDS = Codec(BY_HAND)
+
+# Questions, plans and tasks.
+QUERY = WORDS.record(Query, plan.Query)
+STAGE = WORDS.record(Stage, plan.Stage, names={"scale": "scale_1024ths"})
+STEP = WORDS.record(Step, plan.Step)
+PLAN = WORDS.record(Plan, plan.Plan, names={"scales": "scales_1024ths"})
+HEAD = WORDS.record(Head, plan.Head)
+TASK = WORDS.record(SignedTask, plan.SignedTask)
+QUESTION = WORDS.record(AskRequest, answer.Question)
+
+# What comes back from sites.
+ENTRY = WORDS.record(Entry, release.Entry)
+DECLINED = WORDS.record(Declined, release.Declined)
+PENDING = WORDS.record(Pending, release.Pending)
+FAILED = WORDS.record(Failed, release.Failed)
+
+# What comes back to analysts; the updates of an answer travel beside it, in pages.
+PROGRESS = WORDS.record(Progress, answer.Progress)
+ESTIMATE = WORDS.record(
+    Estimate, answer.Estimate, names={"interval": ("lower", "upper")}, stand_in=StandIn(_with_middle, _without_middle)
+)
+ANSWER = WORDS.record(Answer, answer.Answer, beside=("updates",))
+PREVIEW = WORDS.record(Preview, answer.Preview)
+BUDGET = WORDS.record(BudgetReport, answer.BudgetReport)
+
+# The site's conversation.
+GREETING = WORDS.record(Greeting, site.GreetReply)
+POLL: Record[float, site.ClaimTaskRequest] = WORDS.alone(Seconds, site.ClaimTaskRequest)
+CLAIM = WORDS.record(Claim, site.ClaimTaskReply, names={"pause_seconds": "pause_milliseconds"})
+RECEIPT: Record[Entry | None, site.SubmitReleaseReply] = WORDS.alone(Entry | None, site.SubmitReleaseReply)
+_REQUEST, _CERTIFICATE = Annotated[bytes, Pem("a certificate request")], Annotated[bytes, Pem("a certificate")]
+RENEWAL: Record[bytes, site.RenewCertificateRequest] = WORDS.alone(_REQUEST, site.RenewCertificateRequest)
+RENEWED: Record[bytes, site.RenewCertificateReply] = WORDS.alone(_CERTIFICATE, site.RenewCertificateReply)
+ENROLMENT = WORDS.record(Enrolment, enrolment.EnrolRequest, names={"identity": "identity_key"})
+ENROLLED: Record[bytes, enrolment.EnrolReply] = WORDS.alone(_CERTIFICATE, enrolment.EnrolReply)
+
+# The analyst's conversation.
+ASKED: Record[str, analyst.AskReply] = WORDS.alone(PlanId, analyst.AskReply)
+WATCH = WORDS.record(Watch, analyst.AwaitRequest, names={"wait_seconds": "wait_milliseconds"})
+PREVIEWED: Record[Preview, analyst.PreviewReply] = WORDS.alone(Preview, analyst.PreviewReply)
+_STUDY = Annotated[str, Text("a study", longest=MAX_STUDY_TEXT, plain=False)]
+STUDY: Record[str, analyst.DescribeReply] = WORDS.alone(_STUDY, analyst.DescribeReply)
+REPORT: Record[BudgetReport, analyst.BudgetReply] = WORDS.alone(BudgetReport, analyst.BudgetReply)
+
+
+def write_question(request: AskRequest) -> answer.Question:
+    """A question as a message; `QueryMistaken` when it cannot travel, or is too large for the tasks made from it."""
+    message = QUESTION.sendable(request)
+    # Only now: its depth was looked at.
+    if (fault := fault_in(request.query)) is not None:
+        raise QueryMistaken(f"a text in the question {fault}.")
+    if (size := message.ByteSize()) > MAX_QUESTION_BYTES:
+        raise QueryMistaken(
+            f"the question takes {size} bytes; at most {MAX_QUESTION_BYTES} can be sent; list fewer values."
+        )
+    return QUESTION.readable(message)
+
+
+def read_question(message: answer.Question) -> AskRequest:
+    """The question in a message."""
+    refuse("a question is too large." if message.ByteSize() > MAX_QUESTION_BYTES else None)
+    return QUESTION.read(message)
+
+
+def encode_plan(asked: Plan) -> bytes:
+    """A plan as bytes, for a store; `QueryMistaken` when what it asks could not be read again."""
+    if isinstance(asked.query, Query):
+        QUERY.checked(asked.query)
+    else:
+        STEP.checked(asked.query)
+    return PLAN.encode(asked)
