@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from site_agent.sources.sqlite_dialect import PLACE, SHARE
+from site_agent.sources.sqlite_dialect import IS_TEXT, PLACE, SHARE
 
 _BUSY_SECONDS = 5.0
 _STEPS = 100_000
 """How many of its own instructions SQLite runs between two looks at the clock: some milliseconds."""
 
+_UTF8 = "UTF-8"
 _SETTINGS = ("temp_store = MEMORY", "trusted_schema = OFF", "cell_size_check = ON", "query_only = ON")
 _ALLOWED = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_TRANSACTION},
@@ -43,8 +44,10 @@ def reading(
         connection.text_factory = bytes
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}")
+        encoding = connection.execute("PRAGMA encoding").fetchone()[0].decode()
         connection.create_function(SHARE, 2, _share(key), deterministic=True)
-        connection.create_function(PLACE, 2, lambda text, number: words[number].get(text), deterministic=True)
+        connection.create_function(PLACE, 2, _place(words, encoding), deterministic=True)
+        connection.create_function(IS_TEXT, 1, _is_text(encoding), deterministic=True)
         connection.set_authorizer(_authorized)
         connection.set_progress_handler(_overdue(timeout_seconds), _STEPS)
         connection.execute("BEGIN")
@@ -75,6 +78,25 @@ def _share(key: bytes) -> Callable[[bytes, int], int]:
         return seed_of(unit, key) % number
 
     return share
+
+
+def _place(words: Sequence[Mapping[bytes, int]], encoding: str) -> Callable[[bytes, int], int | None]:
+    def place(text: bytes | None, number: int) -> int | None:
+        return None if text is None else words[number].get(text.decode(encoding).encode())
+
+    # SQLite's own letters are those of the words nearly everywhere.
+    return place if encoding != _UTF8 else lambda text, number: words[number].get(text)
+
+
+def _is_text(encoding: str) -> Callable[[bytes], bool]:
+    def is_text(text: bytes) -> bool:
+        try:
+            text.decode(encoding)
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    return is_text
 
 
 def seed_of(unit: bytes, key: bytes) -> int:

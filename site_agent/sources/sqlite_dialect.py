@@ -17,9 +17,9 @@ from sqlglot.generators.sqlite import SQLiteGenerator
 from site_agent.statements.trees import call, cast, integer, minus, paren, plus, text, times
 from wardround.federation.expressions import Value
 
-SHARE, PLACE = "wardround_share", "wardround_place"
-"""Two functions are ours: (the unit's key as bytes, n) ↦ which of n shares the unit is in, and (a text as bytes, a
-number of `words`) ↦ its place among them."""
+SHARE, PLACE, IS_TEXT = "wardround_share", "wardround_place", "wardround_is_text"
+"""Three functions are ours: (the unit's key as bytes, n) ↦ which of n shares the unit is in; (a text as bytes, a
+number of `words`) ↦ its place among them; (a text as bytes) ↦ whether it is one, because SQLite never looks."""
 
 _EXACT = 2**53
 _FACTOR = 2**62

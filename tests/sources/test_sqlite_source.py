@@ -21,7 +21,7 @@ from site_agent.sources.sqlite_dialect import SqliteDialect, literal, written
 from tests.sources.database_files import write_sqlite
 from tests.sources.tables import KEY, Row, form, study, totals
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.expressions import Comparison, Operator
+from wardround.federation.expressions import Comparison, IsNull, Operator
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.law import Mechanism
 
@@ -143,20 +143,41 @@ def test_the_columns_own_collation_decides_nothing(tmp_path: Path) -> None:
         assert totals(table(path), asked) == [[1]]
 
 
-def test_text_that_is_not_utf8_raises_nothing(tmp_path: Path) -> None:
+def test_text_that_is_none_is_absent(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE visits (patient_id, dx, note)")
         for place in range(6):
             broken = f"CAST(X'{'ff' * (place % 3 + 1)}' AS TEXT)"
-            connection.execute(f"INSERT INTO visits VALUES ({broken}, 'E11', {broken}), ({broken}, 'I10', 'n')")
+            connection.execute(f"INSERT INTO visits VALUES ({broken}, 'E11', 'n'), ({place}, 'E11', {broken})")
+            connection.execute(f"INSERT INTO visits VALUES ({place + 10}, {broken}, 'n')")
     agreed = study(
         rows=1, groups=1, columns="dx = { type = 'category', values = ['E11', 'I10'] }\nnote = { type = 'category' }\n"
     )
     asked = form(Query("visits", (COUNT, PATIENTS), None, (Grouping("dx"),)), agreed, Mechanism.DISCRETE_LAPLACE)
-    assert [sum(part) for part in totals(table(path), asked)] == [3, 3]
+    assert [sum(part) for part in totals(table(path), asked)] == [6, 6]
+    absent = form(Query("visits", (COUNT,), IsNull("dx")), agreed, Mechanism.DISCRETE_LAPLACE)
+    assert totals(table(path), absent) == [[6]]
     wide = study(rows=9, groups=9, columns="note = { type = 'category' }\n")
-    assert table(path).keys(form(Query("visits", (Aggregate(Statistic.KEYS, "note"),)), wide)) == {"n": 3}
+    assert table(path).keys(form(Query("visits", (Aggregate(Statistic.KEYS, "note"),)), wide)) == {"n": 6}
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+def test_a_database_may_keep_its_text_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "t.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"PRAGMA encoding = '{encoding}'")
+        connection.execute("CREATE TABLE visits (patient_id, dx)")
+        connection.executemany("INSERT INTO visits VALUES (?, ?)", [("Jürgen", "ü😀"), ("Zoë", "E11"), ("Zoë", "ü😀")])
+        # Half a pair in UTF-16, and no text in UTF-8 either.
+        connection.execute(
+            "INSERT INTO visits VALUES ('x', CAST(X'd8dfd8df' AS TEXT)), (CAST(X'd8dfd8df' AS TEXT), 'E11')"
+        )
+    agreed = study(rows=9, groups=9, columns="dx = { type = 'category', values = ['E11', 'ü😀'] }\n")
+    asked = form(Query("visits", (COUNT,), None, (Grouping("dx"),)), agreed, Mechanism.DISCRETE_LAPLACE)
+    assert totals(table(path), asked) == [[1, 2]]
+    absent = form(Query("visits", (COUNT,), IsNull("dx")), agreed, Mechanism.DISCRETE_LAPLACE)
+    assert totals(table(path), absent) == [[1]]
 
 
 # --- Arithmetic -------------------------------------------------------------------------------------------
