@@ -162,10 +162,10 @@ class DuckdbFiles:
         return self._connection([path for layout in layouts for path in layout.opened], held_bytes=held)
 
     def _connection(self, paths: Sequence[str], *, held_bytes: int = 0) -> duckdb.DuckDBPyConnection:
-        """A connection that can open `paths`; the database behind it is kept while they stay the same."""
+        """A connection that can open `paths`; the database behind it is kept while it can open them all."""
         wanted = tuple(sorted(paths))
         with self._opening:
-            if self._opened is None or self._opened[0] != wanted:
+            if self._opened is None or not set(wanted) <= set(self._opened[0]):
                 self._opened = (
                     wanted,
                     locked_database([*wanted, *map(literal_path, wanted)], self._limits, held_bytes=held_bytes),

@@ -26,14 +26,16 @@ from site_agent.sources.file_readers import csv_reader, described, literal_path,
 from site_agent.sources.memory_files import MemoryFile
 from site_agent.sources.parquet_footer import copy_chunks, read_footer
 from site_agent.sources.parquet_values import can_fail, decoded_value, in_range
-from site_agent.statements.trees import call, named, ref, text
+from site_agent.sources.typed_columns import TEXT, accepts_key
+from site_agent.statements.trees import call, cast, named, ref, text
 from wardround.federation.errors import SourceAway
 
 AGAIN_SECONDS = 3600.0
 """A fault is believed for so long; a disk that could not be read may be mended without a change of the file."""
 
 _COLUMNS_AT_ONCE = 64
-_TOO_LARGE = "it would take more memory to leave out what cannot be read than memory_mebibytes of site.toml allows"
+_WITH_NAN = ("FLOAT", "DOUBLE")
+"""No statistics know of NaN; and nothing is planned by how large a fraction is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,27 +105,35 @@ def _parquet(path: str, columns: Sequence[str] | None, limits: Limits) -> Readin
         return Reading("it is no Parquet file, or it is cut short")
     wanted = [name for name in kinds if columns is None or name in columns]
     checks = [check for name in wanted if (check := in_range(name, kinds[name])) is not None]
-    if _is_clean(path, wanted, checks, limits):
+    looked_at = {name: kinds[name] for name in wanted}
+    rows = exp.select("*").from_(parquet_reader((path,)))
+    if _is_read(rows, [path], wanted, checks, limits) and _is_told_truly(path, looked_at, limits):
         return Reading()
     try:
-        return _bared(path, {name: kinds[name] for name in wanted}, limits)
+        return _bared(path, looked_at, limits)
     except (OSError, ValueError, LookupError):
         return Reading("its footer cannot be read")
 
 
-def _is_clean(path: str, names: Sequence[str], checks: Sequence[exp.Expression], limits: Limits) -> bool:
-    """Whether DuckDB's reader reads every value and every statistic of these columns."""
-    rows = exp.select("*").from_(parquet_reader((path,)))
-    if not _is_read(rows, [path], names, checks, limits):
+def _is_told_truly(path: str, kinds: Mapping[str, str], limits: Limits) -> bool:
+    """Whether the file's statistics can be read, and say of each column what its values say.
+
+    A statement that is planned for other values than it meets fails, whichever question it is of.
+    """
+    allowed, file = [path, literal_path(path)], parquet_reader((path,))
+    try:
+        with (
+            locked_database(allowed, limits, whole_files=True) as reading,
+            locked_database(allowed, limits) as believing,
+        ):
+            for name in (name for name, kind in kinds.items() if accepts_key(kind) and kind not in _WITH_NAN):
+                # Alone: beside a column without statistics, those of the others are not looked at either.
+                ends = [cast(call(end, ref(name)), TEXT) for end in ("MIN", "MAX")]
+                asked = exp.select(*ends).from_(file.copy()).sql(dialect="duckdb")
+                if believing.execute(asked).fetchall() != reading.execute(asked).fetchall():
+                    return False
+    except (duckdb.Error, MemoryError, RuntimeError, ValueError):
         return False
-    with locked_database([path, literal_path(path)], limits) as connection:
-        try:
-            for name in names:
-                # Planning is what looks at the statistics, of all row groups.
-                plan = exp.select(ref(name)).from_(parquet_reader((path,))).where(ref(name).is_(exp.null()).not_())
-                connection.execute(f"EXPLAIN {plan.sql(dialect='duckdb')}").fetchall()
-        except (duckdb.Error, MemoryError, RuntimeError, ValueError):
-            return False
     return True
 
 
@@ -152,8 +162,8 @@ def _bared(path: str, kinds: Mapping[str, str], limits: Limits) -> Reading:
     stored = footer.columns()
     if not stored.keys() >= kinds.keys():
         return Reading("a value inside a nested column, or beside one, cannot be read")
-    if sum(end - begin for begin, end in footer.chunks(kinds)) > _most_bytes(limits):
-        return Reading(_TOO_LARGE)
+    if fault := _too_large(sum(end - begin for begin, end in footer.chunks(kinds)), limits):
+        return Reading(fault)
     bared = [name for name, kind in kinds.items() if can_fail(kind, stored[name])]
     copy = MemoryFile()
     with Path(path).open("rb") as source:
@@ -178,9 +188,15 @@ def _unread(copy: MemoryFile, names: Mapping[str, str], limits: Limits) -> str:
     return "a column"
 
 
-def _most_bytes(limits: Limits) -> int:
-    """Half of what the embedded database may take, which then has the other half."""
-    return limits.database_kibibytes * 1024 // 2
+def _too_large(size_bytes: int, limits: Limits) -> str:
+    """What the steward can do where a copy has no place in memory; empty where it has."""
+    if size_bytes <= limits.copy_bytes:
+        return ""
+    needed = limits.memory_mebibytes * size_bytes // limits.copy_bytes + 1
+    return (
+        "it holds values that cannot be read, and is too large to be copied without them; set memory_mebibytes in "
+        f"site.toml to {needed} or more, or write the file without them"
+    )
 
 
 # --- CSV --------------------------------------------------------------------------------------------------
@@ -193,8 +209,8 @@ def _csv(path: str, header: Header, limits: Limits) -> Reading:
             return Reading(fault)
         if is_utf8(file):
             return Reading()
-        if file.stat().st_size > _most_bytes(limits):
-            return Reading(f"it is not in UTF-8, and {_TOO_LARGE}")
+        if fault := _too_large(file.stat().st_size, limits):
+            return Reading(fault)
         if not (mask := mask_of(file)):
             return Reading("it is not in UTF-8, and holds every control character there is")
         copy = MemoryFile()

@@ -11,6 +11,7 @@ import re
 from sqlglot import exp
 
 from site_agent.sources.parquet_footer import Stored
+from site_agent.sources.typed_columns import MICROSECONDS, is_readable_time
 from site_agent.statements.trees import call, cast, integer, paren, ref, text, type_of
 
 _TEXTS = ("VARCHAR", "JSON")
@@ -19,9 +20,6 @@ _TIMES = ("TIME", "TIME_NS", "TIME WITH TIME ZONE")
 _STAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 _A_SECOND = {"MS": 10**3, "US": 10**6, "NS": 10**9}
 _DIGITS = {"MS": 3, "US": 6, "NS": 9}
-_MICROSECONDS = (-9_223_372_022_400_000_000, 2**63 - 2)
-"""The first and the last time that DuckDB can do something with; beyond are its infinities."""
-
 _ROOM = ((4, 16), (9, 32))
 """Up to so many digits, a decimal has so many bits."""
 
@@ -41,8 +39,7 @@ def can_fail(kind: str, stored: Stored) -> bool:
 def in_range(name: str, kind: str) -> exp.Expression | None:
     """Whether a value is one of its type, where DuckDB reads others too and fails at what is done with them."""
     if kind in _STAMPS:
-        first, last = (cast(call("MAKE_TIMESTAMP", integer(micros)), kind) for micros in _MICROSECONDS)
-        return exp.Between(this=ref(name), low=first, high=last)
+        return is_readable_time(ref(name), kind)
     if (found := _DECIMAL.fullmatch(kind)) is None:
         return None
     precision, scale = int(found[1]), int(found[2])
@@ -59,7 +56,7 @@ def decoded_value(name: str, kind: str, stored: Stored) -> exp.Expression:
     if kind in _STAMPS:
         ratio = 1000 if stored.unit == "MS" else 1
         # The first is a multiple of a day.
-        first, last = (integer(micros // ratio) for micros in _MICROSECONDS)
+        first, last = (integer(micros // ratio) for micros in MICROSECONDS)
         micros = exp.Mul(this=value.copy(), expression=integer(ratio))
         stamp = call("MAKE_TIMESTAMP" if kind == "TIMESTAMP" else "MAKE_TIMESTAMPTZ", micros)
         return exp.Case().when(exp.Between(this=value, low=first, high=last), stamp)

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from site_agent.sources.duckdb_dialect import literal
-from site_agent.statements.trees import call, cast, identifier, is_null, paren, ref, text, type_of
+from site_agent.statements.trees import call, cast, identifier, integer, is_null, paren, ref, text, type_of
 from wardround.federation.study import Column, ColumnType
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
@@ -21,6 +21,10 @@ _FLOATS = frozenset({"FLOAT", "DOUBLE"})
 _NANOSECONDS_UTC = "TIMESTAMPTZ_NS"
 _TIMES = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", _NANOSECONDS_UTC)
 _DAYS = frozenset({"DATE", *_TIMES})
+_EDGED = frozenset(_TIMES) - {"TIMESTAMP_NS", _NANOSECONDS_UTC}
+MICROSECONDS = (-9_223_372_022_400_000_000, 2**63 - 2)
+"""The first and the last time that DuckDB can do something with; beyond are its infinities, and times it ends at."""
+
 _NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
 _TRUE = ("true", "t", "yes", "y", "1", "1.0")
 _FALSE = ("false", "f", "no", "n", "0", "0.0")
@@ -68,10 +72,17 @@ def typed_key(name: str, stored: str, *, alone: bool) -> exp.Expression:
     if stored in _FLOATS or stored.startswith("DECIMAL"):
         value = _number_text(value, stored)
     elif not (alone and stored in _PLAIN_KEYS):
-        value = cast(value, TEXT)
+        written = cast(value, TEXT)
+        value = _when(is_readable_time(value, stored), written) if stored in _EDGED else written
     if stored in _INTEGERS and alone:
         return value
     return _by_bytes(call("NULLIF", cast(value, TEXT), text("")))
+
+
+def is_readable_time(value: exp.Expression, stored: str) -> exp.Expression:
+    """Whether a time is one that DuckDB can write down; for some others it ends the database."""
+    first, last = (cast(call("MAKE_TIMESTAMP", integer(micros)), stored) for micros in MICROSECONDS)
+    return exp.Between(this=value.copy(), low=first, high=last)
 
 
 def typed_column(name: str, column: Column, stored: str) -> exp.Expression:
@@ -118,6 +129,8 @@ def _from_stored(value: exp.Expression, column: Column, stored: str) -> exp.Expr
         case ColumnType.DATE if stored == _NANOSECONDS_UTC:
             # Nothing tells its infinities from other times; as microseconds they are such.
             return _from_stored(_tried(value, "TIMESTAMPTZ"), column, "TIMESTAMP WITH TIME ZONE")
+        case ColumnType.DATE if stored in _EDGED:
+            return _when(is_readable_time(value, stored), _tried(value, "DATE"))
         case ColumnType.DATE:
             # The cast would turn an infinite timestamp into a finite day.
             return _finite(_when(_is_finite(value), _tried(value, "DATE")))

@@ -13,6 +13,8 @@ import pytest
 
 from site_agent.check import check_site
 from site_agent.dataset import Tables, TableSource, open_dataset
+from site_agent.limits import Limits
+from site_agent.sources.file_soundness import _too_large
 from site_agent.sources.thrift_compact import BINARY, decoded, encoded
 from tests.closing.failing_sources import COHORTS, KEY, asking, parquet_with_a_damaged_page
 from tests.closing.watched_site import WatchedSite
@@ -114,15 +116,64 @@ def test_site_check_names_the_file_and_the_line_and_no_value(tmp_path: Path) -> 
     assert reported == ["reading the files of visits once, to see that they are sound"]
 
 
-def test_statistics_that_cannot_be_read_decide_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_too_large_to_be_copied_is_away_for_all_cohorts_and_says_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(Limits, "copy_bytes", 100)
+    site = WatchedSite(tmp_path, written(tmp_path, kind, lambda content: content))
+    assert isinstance(site.ask(asking("age < 99")), Released), "a file without such values is not copied"
+    site.ledger.close()
+    (tmp_path / "other").mkdir()
+    site = WatchedSite(
+        tmp_path / "other", written(tmp_path / "other", kind, lambda content: content.replace(b"I10", b"I\xff0"))
+    )
+    refused_alike(site, caplog)
+    assert "memory_mebibytes" in caplog.text
+    site.ledger.close()
+
+
+@pytest.mark.parametrize("mebibytes", [1024, 4096, 65536])
+def test_the_memory_that_is_said_to_be_enough_is(mebibytes: int) -> None:
+    for size in (Limits(memory_mebibytes=mebibytes).copy_bytes + 1, 3 * 2**30 * mebibytes // 1024):
+        said = _too_large(size, Limits(memory_mebibytes=mebibytes))
+        needed = int(said.split("site.toml to ")[1].split()[0])
+        assert not _too_large(size, Limits(memory_mebibytes=needed))
+
+
+def _saying(column: int, least: bytes, greatest: bytes) -> Break:
+    """The file with other statistics of one column, in every row group."""
+
     def spoiled(content: bytes) -> bytes:
         begin = _footer(content)
         tree = decoded(content[begin:-8])
         for group in tree[4][1].values:  # type: ignore[union-attr]
-            group[1][1].values[1][3][1][12][1].update({5: (BINARY, b"abc"), 6: (BINARY, b"abc")})  # type: ignore[index,union-attr]
+            group[1][1].values[column][3][1][12][1].update({5: (BINARY, greatest), 6: (BINARY, least)})  # type: ignore[index,union-attr]
         footer = encoded(tree)
         return content[:begin] + footer + struct.pack("<I", len(footer)) + b"PAR1"
 
-    site = WatchedSite(tmp_path, written(tmp_path, "parquet", spoiled))
-    assert {type(site.ask(asking(cohort))) for cohort in COHORTS} == {Released}
-    site.ledger.close()
+    return spoiled
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(_saying(1, b"abc", b"abc"), id="of another type"),
+        pytest.param(_saying(2, b"\xff", b"\xff"), id="no text"),
+        pytest.param(_saying(1, struct.pack("<q", 5), struct.pack("<q", 5)), id="false about a number"),
+        pytest.param(_saying(0, b"a", b"a"), id="false about a unit"),
+        pytest.param(_saying(2, b"a", b"a"), id="false about a text"),
+    ],
+)
+def test_statistics_decide_nothing(tmp_path: Path, change: Break) -> None:
+    (tmp_path / "true").mkdir()
+    sites = [WatchedSite(tmp_path / "true", written(tmp_path / "true", "parquet", lambda content: content))]
+    sites.append(WatchedSite(tmp_path, written(tmp_path, "parquet", change)))
+    said = [[site.ask(asking(cohort)) for cohort in COHORTS] for site in sites]
+    grouped = [site.ask("SELECT dx, COUNT(*) FROM visits GROUP BY dx") for site in sites]
+    for true, false in [*zip(*said, strict=True), tuple(grouped)]:
+        assert isinstance(true, Released)
+        assert isinstance(false, Released)
+        assert true.payload == false.payload
+    for site in sites:
+        site.ledger.close()
