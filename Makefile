@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-large test-mutants check protos bench lock clean
+.PHONY: help setup demo test test-all test-large test-readers test-mutants check protos bench lock clean
 
 BIN := .venv/bin
 # Test processes in parallel. Tests marked `serial` measure time or kill processes: they run alone, afterwards.
@@ -32,6 +32,10 @@ test-all: setup  ## run every test
 # Half an hour, 4 GiB of memory and 3 GB of disk; ARGS="-k sqlite" asks one source alone.
 test-large: setup  ## ask every source about a patient with twenty million rows, and measure memory
 	@$(BIN)/pytest -q -s -m large -o faulthandler_timeout=0 tests/large $(ARGS)
+
+# Ten minutes; ARGS="-k part3" or ARGS="-k csv" runs a part.
+test-readers: setup  ## put values that cannot be read at 200 places of every source, and ask whole sites
+	@$(BIN)/pytest -q -s -n $(WORKERS) -m "slow or not slow" tests/readers $(ARGS)
 
 # A minute and a half; ARGS="-k noise" tries some of them.
 test-mutants: setup  ## break thirty promises, one at a time, and see a test fail for each

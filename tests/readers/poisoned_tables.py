@@ -1,14 +1,15 @@
 """One table in every kind of source, with one value that cannot be read, made below the checks of any writer.
 
-The other world is the same table with nothing in that place. `told` is everything that twelve cohorts are told.
+The other world is the same table with nothing in that place. `QUESTIONS` and `STEP` are the twelve cohorts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import random
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,25 +19,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from site_agent.dataset import Dataset, TableSource, open_dataset
-from site_agent.learning.steps import take
-from tests.learning.plain_steps import LAW, SCALE
+from tests.learning.plain_steps import SCALE
 from tests.sources.postgresql_cluster import cluster
 from tests.sources.tables import KEY
 from wardround.federation.expressions import Comparison, Expression, IsNull, Not, Operator
 from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import shape
-from wardround.federation.step_form import step_form
-from wardround.federation.study_file import parse_study
 from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.law import Mechanism
-from wardround.simulation.noise import ZeroNoise
 
-STUDY = parse_study("""\
+STUDY = """\
 name = "trial"
 unit = "patient"
+overlap = 1
+min_sites = 1
+deadline_seconds = 60
 [budget]
-epsilon = 3.0
+epsilon = 500.0
 delta = 1e-6
+pure_epsilon = 0
 [tables.visits]
 unit_key = "patient_id"
 max_rows_per_unit = 2
@@ -47,7 +46,7 @@ sbp = { type = "number", lower = 80, upper = 200, step = 0.1 }
 dx = { type = "category", values = ["E11", "M?ller", "Mller"] }
 note = { type = "category" }
 seen = { type = "date" }
-""")
+"""
 NAMES = ("patient_id", "age", "sbp", "dx", "note", "seen")
 PATIENTS = 40
 Cell = str | int | float | bytes | None
@@ -88,38 +87,17 @@ QUESTIONS: tuple[Query, ...] = (
     Query("visits", (_COUNT,), IsNull("dx")),
     Query("visits", (Aggregate(Statistic.MEAN, "sbp"),), _at("seen", Operator.LESS, "2024-03-01")),
     Query("visits", (Aggregate(Statistic.SUM, "age"), Aggregate(Statistic.VARIANCE, "sbp")), IsNull("note")),
-)
-FORMS = tuple(shape(query, STUDY, Mechanism.DISCRETE_GAUSSIAN) for query in QUESTIONS)
-OPEN = shape(
     Query("visits", (Aggregate(Statistic.KEYS, "note"),), _at("age", Operator.GREATER, 30)),
-    STUDY,
-    Mechanism.DISCRETE_GAUSSIAN,
 )
-LEARNING = step_form(
-    Step(
-        Training(
-            Model(ModelKind.LINEAR, "visits", "sbp", ("age", "dx"), Not(IsNull("seen"))),
-            (Stage(StageKind.MOMENTS, SCALE, 3),),
-            Fraction(1, 4),
-        ),
-        0,
-        0,
+STEP = Step(
+    Training(
+        Model(ModelKind.LINEAR, "visits", "sbp", ("age", "dx"), Not(IsNull("seen"))),
+        (Stage(StageKind.MOMENTS, SCALE, 3),),
+        Fraction(1, 4),
     ),
-    STUDY,
+    0,
+    0,
 )
-
-
-def told(source: Dataset) -> list[object]:
-    """All twelve answers before noise; whatever fails, fails here."""
-    found: list[object] = []
-    for form in FORMS:
-        source.check(form)
-        found.append([part.total.tolist() for part in source.bounded(form)])
-    source.check(OPEN)
-    found.append(dict(sorted(source.keys(OPEN).items())))
-    source.check_step(LEARNING)
-    found.append(take(LEARNING, source.examples(LEARNING), LAW, ZeroNoise()).tolist())
-    return found
 
 
 # --- Sources ----------------------------------------------------------------------------------------------
@@ -187,27 +165,50 @@ def sqlite_file(folder: Path, table: Table) -> Dataset:
     return _opened(folder / "visits.sqlite")
 
 
-def duckdb_file(folder: Path, table: Table) -> Dataset:
+def _sql(cell: Cell, *, moment: bool = False) -> str:
+    match cell:
+        case None:
+            return "NULL"
+        case int() if moment:
+            return f"make_timestamp(CAST({cell} AS BIGINT))"
+        case _:
+            return "'" + str(cell).replace("'", "''") + "'"
+
+
+def _lines(table: Table, *moments: str) -> str:
+    """The rows as SQL; in the columns `moments` a number is so many microseconds."""
+    lines = zip(*([_sql(cell, moment=name in moments) for cell in table[name]] for name in NAMES), strict=True)
+    return ", ".join(f"({', '.join(line)})" for line in lines)
+
+
+def _duckdb(folder: Path, types: str, lines: str) -> Dataset:
     (folder / "visits.duckdb").unlink(missing_ok=True)
-    with duckdb.connect(str(folder / "visits.duckdb")) as connection:
-        connection.execute(
-            "CREATE TABLE visits (patient_id TEXT, age BIGINT, sbp DOUBLE, dx TEXT, note TEXT, seen TIMESTAMP)"
-        )
-        for line in zip(*(table[name] for name in NAMES), strict=True):
-            connection.execute(
-                f"INSERT INTO visits VALUES (?, ?, ?, ?, ?, {'make_timestamp(?)' if type(line[5]) is int else '?'})",
-                line,
-            )
+    with duckdb.connect(str(folder / "visits.duckdb"), config={"threads": 1}) as connection:
+        connection.execute(f"CREATE TABLE visits ({types})")
+        connection.execute(f"INSERT INTO visits VALUES {lines}")
     return _opened(folder / "visits.duckdb")
+
+
+def duckdb_file(folder: Path, table: Table) -> Dataset:
+    types = "patient_id TEXT, age BIGINT, sbp DOUBLE, dx TEXT, note TEXT, seen TIMESTAMP"
+    return _duckdb(folder, types, _lines(table, "seen"))
+
+
+def duckdb_of_times(folder: Path, table: Table) -> Dataset:
+    """Patients are told apart by a time."""
+    keys: list[Cell] = [int(key[1:]) if isinstance(key, str) else key for key in table["patient_id"]]
+    types = "patient_id TIMESTAMP, age BIGINT, sbp DOUBLE, dx TEXT, note TEXT, seen DATE"
+    return _duckdb(folder, types, _lines({**table, "patient_id": keys}, "patient_id"))
 
 
 def postgresql_table(folder: Path, table: Table) -> Dataset:
     types = "patient_id text, age numeric, sbp numeric, dx text, note text, seen date"
-    cluster().run("DROP TABLE IF EXISTS poisoned", f"CREATE TABLE poisoned ({types})")
-    for line in zip(*(table[name] for name in NAMES), strict=True):
-        cells = ", ".join("NULL" if cell is None else "'" + str(cell).replace("'", "''") + "'" for cell in line)
-        cluster().run(f"INSERT INTO poisoned VALUES ({cells})")
-    cluster().run("GRANT SELECT ON poisoned TO reader")
+    cluster().run(
+        "DROP TABLE IF EXISTS poisoned",
+        f"CREATE TABLE poisoned ({types})",
+        f"INSERT INTO poisoned VALUES {_lines(table)}",
+        "GRANT SELECT ON poisoned TO reader",
+    )
     source = TableSource(cluster().address("reader"), "poisoned")
     return open_dataset({"visits": source}, folder=folder, key=KEY)
 
@@ -223,14 +224,20 @@ class Kind:
 _NO_TEXT = (b"M\xfcller", b"\xff", b"\xc3", b"\xed\xa0\x80", b"E11\xf4\x90\x80\x80")
 _TEXTS: Mapping[str, tuple[Cell, ...]] = dict.fromkeys(("patient_id", "dx", "note"), _NO_TEXT)
 _NO_MILLISECOND = (2**62, -(2**62), 2**63 - 1, -(2**63), -9_223_372_036_854_775)
+_NO_MICROSECOND = (-(2**63), -(2**63) + 2, -9_223_372_022_400_000_001)
 _PARQUET = {**_TEXTS, "seen": _NO_MILLISECOND}
 KINDS: Mapping[str, Kind] = {
     "csv": Kind(csv_file, {**_TEXTS, "age": (b"4\xff", "1e400", "nan"), "seen": (b"\xff", "infinity", "2024-02-30")}),
     "parquet": Kind(parquet_file, _PARQUET),
     "parquet, plain": Kind(plain_parquet, _PARQUET),
     "parquet, a SELECT": Kind(selected_parquet, _PARQUET),
-    "sqlite": Kind(sqlite_file, {"age": (b"\xff", float("inf"), "x"), "seen": (b"\xff", "infinity")}),
-    "duckdb": Kind(duckdb_file, {"sbp": (float("nan"), float("-inf")), "seen": ("infinity", "-infinity")}),
+    "sqlite": Kind(
+        sqlite_file, {**_TEXTS, "age": (b"\xff", float("inf"), "x"), "seen": (b"\xff", "infinity", b"2024-03-01\0\xff")}
+    ),
+    "duckdb": Kind(
+        duckdb_file, {"sbp": (float("nan"), float("-inf")), "seen": ("infinity", "-infinity", *_NO_MICROSECOND)}
+    ),
+    "duckdb, keys of times": Kind(duckdb_of_times, {"patient_id": _NO_MICROSECOND}),
     "postgresql": Kind(
         postgresql_table,
         {"sbp": ("NaN", "Infinity"), "age": ("NaN", "-Infinity", "1e300"), "seen": ("infinity", "-infinity")},
@@ -238,8 +245,24 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def worlds(kind: Kind, column: str, poison: Cell, place: int) -> tuple[Table, Table]:
-    """The table with the poison in one row, and with nothing there."""
-    with_it, without = rows(), rows()
-    with_it[column][place], without[column][place] = poison, None
-    return with_it, without
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """What stands in one place instead of a value."""
+
+    column: str
+    cell: Cell
+    place: int
+
+
+def worlds(poisons: Sequence[Poison]) -> Mapping[str, Table]:
+    """The table with the poisons, and with nothing in their places."""
+    with_them, without = rows(), rows()
+    for poison in poisons:
+        with_them[poison.column][poison.place], without[poison.column][poison.place] = poison.cell, None
+    return {"with": with_them, "without": without}
+
+
+def drawn(kind: Kind, draw: random.Random, number: int) -> list[Poison]:
+    """Poisons at `number` different places."""
+    every = [(column, place) for column in sorted(kind.poisons) for place in range(2 * PATIENTS)]
+    return [Poison(column, draw.choice(kind.poisons[column]), place) for column, place in draw.sample(every, number)]
