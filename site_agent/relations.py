@@ -22,7 +22,7 @@ from site_agent.relating.ownership import Ownership
 from site_agent.relating.promises import Promise
 from site_agent.relating.scopes import Unclear
 from site_agent.relating.tie_breaking import order_windows
-from site_agent.relating.words import unknown_word
+from site_agent.relating.words import shape_faults, unknown_word
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.study import Table
 
@@ -38,6 +38,9 @@ _UNFAILING: Mapping[str, Callable[[exp.Query], None]] = {
 _WRONG = "must be the name of a table or view, or one SELECT"
 _NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_$]*|"(?:[^"]|"")+"')
 _NAMES = re.compile(rf"\s*(?:{_NAME.pattern})(?:\.(?:{_NAME.pattern}))*\s*")
+_BEGINS = re.compile(r"[\s(]*(?:select|with|from)(?![A-Za-z0-9_$])", re.IGNORECASE)
+"""How a SELECT begins; a table may be called withdrawals."""
+
 _PLACES = ("this", "db", "catalog")
 _MAX_TEXT = 100_000
 _NO_QUERY = (
@@ -60,7 +63,7 @@ _NO_QUERY = (
 )
 _CUTTING = (exp.Limit, exp.Offset, exp.Fetch, exp.TableSample, exp.Pivot)
 _PHYSICAL = frozenset(
-    {"rowid", "_rowid_", "oid", "ctid", "xmin", "xmax", "cmin", "cmax", "tableoid", "file_row_number"}
+    {"rowid", "_rowid_", "oid", "ctid", "xmin", "xmax", "cmin", "cmax", "tableoid", "file_row_number", "file_index"}
 )
 _MOMENTS = frozenset({"now", "today", "tomorrow", "yesterday"})
 _NOT_ITS_OWN = "may not use functions whose value is not the row's own, such as random() and now()"
@@ -139,7 +142,7 @@ class _Reading:
 
     def is_name(self) -> bool:
         """Whether it is no SELECT but the name of a table or view."""
-        return not self.text.lstrip(" \t\r\n(").lower().startswith(("select", "with", "from "))
+        return _BEGINS.match(self.text) is None
 
     def query(self) -> exp.Query:
         wrong = self.mistaken(_WRONG)
@@ -149,6 +152,9 @@ class _Reading:
             if self.is_name():
                 return self._name()
             statements = [found for found in sqlglot.parse(self.text, dialect=self.dialect) if found is not None]
+            for node in (node for statement in statements for node in statement.walk()):
+                # Written again they would lie elsewhere, and PostgreSQL and DuckDB nest them.
+                node.pop_comments()
         except (sqlglot.errors.SqlglotError, RecursionError):
             raise wrong from None
         query = statements[0].unnest() if len(statements) == 1 else None
@@ -187,6 +193,7 @@ def _faults(query: exp.Query, dialect: str, only: Collection[str] | None) -> Ite
         if not isinstance(table.this, exp.Identifier):
             yield "may read tables and views alone, no functions"
     yield from _value_faults(query)
+    yield from shape_faults(query)
     for node in query.walk():
         if (word := unknown_word(node, dialect)) is not None:
             yield f"may not use {word}: only what is known to look at the row alone, whatever the row holds, may be"

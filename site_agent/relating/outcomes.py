@@ -32,6 +32,8 @@ class Outcome:
     # Beside `columns` it has all those of a table, which are not known.
     open: bool = False
     rowwise: bool = False
+    # A query inside reads patients.
+    reads: bool = False
 
     def tie(self, name: str) -> Tie | None:
         """How the column called `name` goes with its patient; None where there is none."""
@@ -50,7 +52,7 @@ class Outcome:
             raise Unclear("must give columns their names inside the query, not after its alias")
         kept = self.columns[len(names) :]
         renamed = tuple((name, tie) for name, (_, tie) in zip(names, self.columns, strict=False))
-        return Outcome(self.patients, renamed + kept, self.open, self.rowwise)
+        return Outcome(self.patients, renamed + kept, self.open, self.rowwise, self.reads)
 
     def followed_by(self, other: Outcome) -> Outcome:
         """The rows of both, one after the other.
@@ -65,10 +67,11 @@ class Outcome:
         columns = tuple(
             (name, min(tie, its)) for (name, tie), (_, its) in zip(self.columns, other.columns, strict=True)
         )
-        return Outcome(self.patients, columns, rowwise=self.rowwise and other.rowwise)
+        rowwise, reads = self.rowwise and other.rowwise, self.reads or other.reads
+        return Outcome(self.patients, columns, rowwise=rowwise, reads=reads)
 
 
-def outcome_of(select: exp.Select, scope: Scope, *, rowwise: bool) -> Outcome:
+def outcome_of(select: exp.Select, scope: Scope, *, rowwise: bool, reads: bool) -> Outcome:
     """The columns of a SELECT whose names are resolved."""
     columns: list[tuple[str, Tie]] = []
     is_open = False
@@ -85,7 +88,7 @@ def outcome_of(select: exp.Select, scope: Scope, *, rowwise: bool) -> Outcome:
     for name, tie in columns:
         if tie is Tie.KEY and names.count(name) > 1:
             raise Unclear(f"must not have two columns called {name!r}")
-    return Outcome(bool(scope.patients), tuple(columns), is_open, rowwise)
+    return Outcome(bool(scope.patients), tuple(columns), is_open, rowwise, reads)
 
 
 def tie_of(term: exp.Expr, scope: Scope) -> Tie:

@@ -41,6 +41,7 @@ _UNION = frozenset({"with_", "this", "expression", "distinct", "order"})
 _TABLE = frozenset({"this", "db", "catalog", "alias"})
 _JOIN = frozenset({"this", "side", "kind", "on", "using"})
 _DERIVED = frozenset({"this", "alias"})
+_BRACKETS = frozenset({"this"})
 _WINDOW = frozenset({"this", "partition_by", "order", "spec", "over"})
 _UNNAMED = "wardround_query"
 
@@ -76,7 +77,12 @@ class Ownership:
         self, query: exp.Query, ctes: Mapping[str, Outcome], parent: Scope | None, *, tie: bool = True
     ) -> Outcome:
         """The rows of any query; with `parent` and `tie`, those of the patient of the row outside."""
-        inner = query.unnest()
+        inner = query
+        while isinstance(inner, exp.Subquery):
+            # What stands beside the query in its brackets, such as a join, would not be looked at.
+            if beyond(inner, _BRACKETS if inner is not query else _DERIVED):
+                raise Unclear("may have one SELECT alone inside brackets: write joins and WITH inside the SELECT")
+            inner = inner.this
         if isinstance(inner, exp.Select):
             return self._select(inner, ctes, parent, tie=tie)
         if not isinstance(inner, exp.Union) or inner.args.get("distinct") is not False or beyond(inner, _UNION):
@@ -103,17 +109,22 @@ class Ownership:
         puts_together = self._rows_together(select, scope, select.args.get("group"))
         single = [source for source in scope.sources.values() if source.patients]
         rowwise = len(single) == 1 and single[0].rowwise and not reads_patients and not puts_together
-        outcome = outcome_of(select, scope, rowwise=rowwise)
+        outcome = outcome_of(select, scope, rowwise=rowwise, reads=reads_patients)
         if select.args.get("distinct") is not None:
             self._distinct(select, scope, outcome)
         return outcome
 
     def _ctes(self, query: exp.Query, ctes: Mapping[str, Outcome]) -> dict[str, Outcome]:
         known, with_ = dict(ctes), query.args.get("with_")
-        for cte in with_.expressions if with_ is not None else ():
-            name = self.folding.of(cte.args["alias"].this)
-            if name in known or any(self.folding.of(each.this) == name for each in cte.find_all(exp.Table)):
-                raise Unclear(f"must give each query of WITH a name that nothing else has; {cte.alias!r} is used twice")
+        own_queries = list(with_.expressions) if with_ is not None else []
+        names = [self.folding.of(cte.args["alias"].this) for cte in own_queries]
+        for place, (cte, name) in enumerate(zip(own_queries, names, strict=True)):
+            # SQLite also finds a query that WITH names further on.
+            later = {self.folding.of(each.this) for each in cte.find_all(exp.Table)} & set(names[place:])
+            if later or name in known:
+                raise Unclear(
+                    f"must give each query of WITH a name that nothing before it has; {cte.alias!r} uses one twice"
+                )
             if not isinstance(cte.this, exp.Query):
                 raise Unclear("may name queries alone in WITH")
             found = self.query(cte.this, known, None)
@@ -291,7 +302,7 @@ class Ownership:
             found = self.query(query, ctes, scope, tie=not found_by_key)
             if found_by_key and holder is not None:
                 self._compare_bytes(holder.this, scope)
-            reads = reads or found.patients
+            reads = reads or found.patients or found.reads
             if found_by_key and found.patients and [tie for _, tie in found.columns] != [Tie.KEY]:
                 raise Unclear("must find the unit key in a query after IN, or write EXISTS and tie it to the patient")
             if not isinstance(holder, exp.In | exp.Any | exp.All | exp.Exists) and not is_one_row(query, self.dialect):
@@ -332,7 +343,9 @@ class Ownership:
 
     def _added_up(self, select: exp.Select, scope: Scope, group: exp.Group | None, totals: list[exp.Expr]) -> None:
         """A column that is neither grouped by nor added up would be of whichever row came first."""
-        for column in (column for total in totals for column in own(total, exp.Column)):
+        # A FILTER's column decides as well whose aggregate it is.
+        counted = [total.parent if isinstance(total.parent, exp.Filter) else total for total in totals]
+        for column in (column for total in counted for column in own(total, exp.Column)):
             # Databases add up such a column over the rows outside.
             if isinstance(column, exp.Column) and not column.is_star and not is_own(column, scope):
                 raise Unclear(f"may not add up {column.sql()}, a column of the query outside")

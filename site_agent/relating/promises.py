@@ -21,8 +21,15 @@ class Promise:
 
     def keys_of(self, table: str, folding: Folding) -> frozenset[str]:
         """The columns of a table that hold its unit key."""
-        own_keys = [name.rpartition(".")[2] for name in self.keys if name.rpartition(".")[0] == table]
+        own_keys = [key for holder, _, key in (name.rpartition(".") for name in self.keys) if _is_one(holder, table)]
         shared = [name for name in self.keys if "." not in name]
         return frozenset(
             folding.of_text(name) for name in own_keys or shared or (() if self.keys else (self.unit_key,))
         )
+
+
+def _is_one(said: str, written: str) -> bool:
+    """Whether both name one table, with or without a schema and whatever the capitals."""
+    parts = (said.lower().split("."), written.lower().split("."))
+    shared = min(len(each) for each in parts)
+    return bool(said) and parts[0][-shared:] == parts[1][-shared:]

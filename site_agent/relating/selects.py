@@ -83,8 +83,8 @@ def is_left_out(column: exp.Expr) -> bool:
 
 def is_windowed(node: exp.Expr) -> bool:
     """Whether an aggregate is a window's."""
-    holder = node.parent.parent if isinstance(node.parent, exp.Filter) else node.parent
-    return isinstance(holder, exp.Window) and (node.arg_key == "this")
+    whole = node.parent if isinstance(node.parent, exp.Filter) else node
+    return isinstance(whole.parent, exp.Window) and node.arg_key == whole.arg_key == "this"
 
 
 def is_own(column: exp.Column, scope: Scope) -> bool:

@@ -51,7 +51,8 @@ def _check(spec: exp.Expr, *, by_rows: bool) -> None:
 def _check_arguments(function: exp.Expr) -> None:
     first = () if isinstance(function, exp.Ntile) else ("this",)
     for name, value in function.args.items():
-        numbered = isinstance(value, exp.Literal) and value.is_int and (int(value.this) > 0 or name != "this")
+        positive = isinstance(function, exp.Ntile | exp.NthValue)
+        numbered = isinstance(value, exp.Literal) and value.is_int and (int(value.this) > 0 or not positive)
         if (
             name not in first
             and value

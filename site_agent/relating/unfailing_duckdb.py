@@ -7,6 +7,9 @@ need no conversion.
 
 from __future__ import annotations
 
+import re
+from datetime import date
+
 from sqlglot import exp
 
 from site_agent.relating.scopes import Unclear
@@ -23,6 +26,7 @@ _NUMBERS = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE",
 )  # fmt: skip
 _FRACTIONS = (exp.Sum, exp.Avg, exp.Stddev, exp.StddevSamp, exp.StddevPop, exp.Variance, exp.VariancePop)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _WHOLE = (exp.Count, exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile)
 
 
@@ -128,6 +132,11 @@ class _Select:
             self._around(function)
         elif function.args.get("this") is not None:
             self._value(function.this)
+            if not isinstance(function.args.get("default") or exp.Null(), exp.Null):
+                raise Unclear(
+                    f"may give {function.key}() no third value: name it in a query of its own in WITH, and write "
+                    "coalesce(…) around that name"
+                )
         for term in list(window.args.get("partition_by") or ()):
             self._value(term)
         order = window.args.get("order")
@@ -144,7 +153,10 @@ class _Select:
             if isinstance(side, exp.Literal) or (isinstance(side, exp.Neg) and isinstance(side.this, exp.Literal)):
                 self._value(other)
                 value = node.expression if other is right else node.this
-                if not side.is_string and not _is_whole(value):
+                if side.is_string:
+                    # DuckDB makes the text one of the other side's type, and fails where it is none.
+                    node.replace(_where_of_type(value, _read_as(side.name), node))
+                elif not _is_whole(value):
                     value.replace(exp.TryCast(this=value.copy(), to=exp.DataType.build("DOUBLE")))
                 return None
         self._value(left)
@@ -159,6 +171,21 @@ class _Select:
         return None
 
 
+def _read_as(text: str) -> tuple[str, ...]:
+    """The types of which a text is a value for certain."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return ("VARCHAR",)
+    return ("VARCHAR", "DATE", "TIMESTAMP") if _DAY.fullmatch(text) else ("VARCHAR",)
+
+
+def _where_of_type(value: exp.Expr, types: tuple[str, ...], then: exp.Expr) -> exp.Case:
+    kind = exp.Anonymous(this="typeof", expressions=[value.copy()])
+    known = exp.In(this=kind, expressions=[exp.Literal.string(name) for name in types])
+    return exp.Case(ifs=[exp.If(this=known, true=then.copy())])
+
+
 def _check_results(node: exp.Expr) -> None:
     results = [each.args["true"] for each in node.args.get("ifs") or ()] + [node.args.get("default")]
     if isinstance(node, exp.Coalesce):
@@ -166,6 +193,11 @@ def _check_results(node: exp.Expr) -> None:
     elif node.args.get("this") is not None:
         raise Unclear("must write CASE WHEN … = … where an aggregate, a window or a query is in a CASE")
     kinds = {type(found) for found in results if found is not None and not isinstance(found, exp.Null | exp.Literal)}
+    if kinds and any(isinstance(found, exp.Literal) and found.is_string for found in results):
+        raise Unclear(
+            "must not mix a text with an aggregate, a window or a query in one CASE or coalesce(): name it in a "
+            "query of its own in WITH first"
+        )
     if len(kinds) > 1:
         raise Unclear("must not mix an aggregate, a window or a query with columns in one CASE or coalesce(): use WITH")
 

@@ -7,6 +7,8 @@ functions nobody looked at.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlglot import exp
 
 _PARTS: frozenset[type[exp.Expr]] = frozenset((
@@ -74,7 +76,13 @@ ALLOWED: dict[str, frozenset[type[exp.Expr]]] = {
 _TYPES = frozenset((
     exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.FLOAT, exp.DType.DOUBLE,
     exp.DType.DECIMAL, exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.BOOLEAN,
+    exp.DType.TIMESTAMPNTZ,
 ))  # fmt: skip
+
+_UNITS = frozenset({"year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "isoyear"})
+"""What both a day and a moment have; PostgreSQL fails on the hour of a day."""
+
+_LONGEST = 100
 
 
 def is_aggregate(node: exp.Expr, dialect: str) -> bool:
@@ -92,6 +100,38 @@ def unknown_word(node: exp.Expr, dialect: str) -> str | None:
     if type(node) in ALLOWED[dialect] or isinstance(node, exp.DType):
         return None
     return f"{node.sql_name().lower()}()" if isinstance(node, exp.Func) else f"{node.key.upper()}"
+
+
+def shape_faults(query: exp.Query) -> Iterator[str]:
+    """Words that are known, but not with what is written behind them."""
+    for node in query.find_all(exp.In, exp.Max, exp.Min, exp.Extract, exp.TimestampTrunc, exp.Replace, exp.Pad):
+        match node:
+            case exp.In() if node.args.get("field") is not None or node.args.get("unnest") is not None:
+                # To SQLite a name there is a whole table.
+                yield "must have brackets after IN: a list of values, or a SELECT"
+            case exp.Max() | exp.Min() if node.expressions or node.args.get("count") is not None:
+                yield f"may give {node.key}() one value alone: for the largest or smallest of several write CASE WHEN"
+            case exp.Extract() | exp.TimestampTrunc() if _unit(node) not in _UNITS:
+                yield f"may not take {_unit(node)} out of a day, only {', '.join(sorted(_UNITS))}"
+            case exp.Replace() | exp.Pad() if not _is_short(node):
+                yield (
+                    f"must give {node.key}() texts in quotation marks and plain numbers, none beyond {_LONGEST} "
+                    "characters: a row's own could make a text that fits into no memory"
+                )
+
+
+def _unit(node: exp.Expr) -> str:
+    found = node.this if isinstance(node, exp.Extract) else node.args["unit"]
+    return str(found.name).lower()
+
+
+def _is_short(node: exp.Expr) -> bool:
+    given = (value for name in ("expression", "replacement", "fill_pattern") if (value := node.args.get(name)))
+    return all(
+        isinstance(value, exp.Literal)
+        and (len(value.this) <= _LONGEST if value.is_string else value.is_int and int(value.this) <= _LONGEST)
+        for value in given
+    )
 
 
 def _name(node: exp.Expr) -> str:

@@ -10,13 +10,14 @@ import duckdb
 from site_agent.limits import Limits
 
 # Fixed before the first statement and then locked. `type_pushdown` would move a cast into the CSV reader,
-# where it raises and prints the row.
+# where it raises and prints the row; `common_subexpressions` moves what two TRY have in common out of both.
+_NOT_OPTIMIZED = "type_pushdown,common_subexpressions"
 _SETTINGS: Mapping[str, str] = {
     "allow_community_extensions": "false",
     "allow_persistent_secrets": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "disabled_optimizers": "type_pushdown",
+    "disabled_optimizers": _NOT_OPTIMIZED,
     "enable_external_file_cache": "false",
     "extension_directory": os.devnull,
     "home_directory": os.devnull,
@@ -42,7 +43,7 @@ def locked_database(
         "memory_limit": f"{max(limits.database_kibibytes - held_bytes // 1024, 1)}KiB",
     }
     if whole_files:
-        settings["disabled_optimizers"] = "type_pushdown,statistics_propagation"
+        settings["disabled_optimizers"] = f"{_NOT_OPTIMIZED},statistics_propagation"
     connection = duckdb.connect(":memory:", config=settings)
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute("SET GLOBAL allowed_paths = $1", [list(allowed)])

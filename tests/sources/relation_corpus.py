@@ -56,6 +56,13 @@ HONEST = (
     Case("SELECT patient_id, sum(age) FILTER (WHERE dx = 'E11') AS age FROM visits GROUP BY patient_id"),
     Case("SELECT patient_id, stddev(sbp) AS s, bool_or(age > 3) AS b FROM visits GROUP BY patient_id", TYPED),
     Case("SELECT patient_id, median(sbp) AS sbp, sum(age * n) AS x FROM visits GROUP BY patient_id", DUCKDB),
+    # Two values that have a calculation in common.
+    Case("SELECT patient_id, n * n AS square, n * n + 1 AS more, -n AS less, -(-n) AS same FROM visits", ("duckdb", "sqlite")),
+    Case("SELECT patient_id, CAST(note AS TIMESTAMP) AS t, date_trunc('month', seen) AS m FROM visits", POSTGRES),
+    Case("SELECT patient_id, CAST(note AS TIMESTAMP) AS t FROM visits", DUCKDB),
+    Case("SELECT patient_id, max(age) AS a FROM visits GROUP BY patient_id HAVING max(age) > 'x' OR count(*) > 0", DUCKDB),
+    Case("SELECT patient_id, max(seen) AS a FROM visits GROUP BY patient_id HAVING max(seen) > '2020-01-01'", TYPED),
+    Case("SELECT patient_id, replace(note, '1', 'one') AS a FROM visits /* 1 */ -- /* */ OR 1 = 1\n"),
     Case("SELECT DISTINCT patient_id, dx FROM visits"),
     Case("SELECT DISTINCT * FROM labs", TYPED),
     Case("SELECT DISTINCT v.dx, v.patient_id AS patient_id FROM visits v"),
@@ -114,6 +121,7 @@ HONEST = (
          declared=PERSONS),
 )  # fmt: skip
 
+_PUBLIC_BETWEEN = "(SELECT c.code FROM codes c WHERE EXISTS (SELECT 1 FROM labs l WHERE l.patient_id = v.patient_id))"
 _TIED = "WHERE w.patient_id = v.patient_id"
 MIXING = (
     # Names that resolve to another table than they seem to.
@@ -125,7 +133,14 @@ MIXING = (
     Case("SELECT v.patient_id, l.value FROM visits v JOIN labs l ON patient_id = patient_id"),
     Case("SELECT v.patient_id, l.value FROM visits v JOIN labs l ON l.patient_id = l.patient_id"),
     Case("SELECT patient_id, sum(age) OVER (PARTITION BY q.patient_id) AS a FROM visits"),
+    Case("WITH a AS (SELECT patient_id, sum(age) AS s FROM b GROUP BY patient_id), b AS (SELECT dx AS patient_id, age FROM visits) "
+         "SELECT patient_id, s FROM a"),
+    Case("WITH a AS (SELECT count(*) AS k FROM codes), codes AS (SELECT * FROM visits) SELECT v.patient_id, a.k FROM visits v CROSS JOIN a",
+         declared=CODES),
+    Case("SELECT main.patient_id FROM visits AS main WHERE main.dx IN flagged"),
+    Case("SELECT v.patient_id, p.sex FROM visits v JOIN Main.Persons p ON p.patient_id = v.patient_id", declared=PERSONS),
     # A column that is only called the unit key.
+    Case(f"SELECT dx AS patient_id, age FROM visits v WHERE dx IN {_PUBLIC_BETWEEN}", declared=CODES),
     Case("SELECT dx AS patient_id, count(*) AS k FROM visits GROUP BY dx"),
     Case("SELECT dx AS patient_id, count(*) AS k FROM visits GROUP BY 1"),
     Case("SELECT patient_id, count(*) AS k FROM (SELECT dx AS patient_id FROM visits) t GROUP BY patient_id"),
@@ -169,7 +184,10 @@ MIXING = (
     Case("SELECT v.patient_id FROM visits v SEMI JOIN labs l ON l.code = v.dx", DUCKDB),
     Case("SELECT v.patient_id FROM visits v ANTI JOIN labs l ON l.code = v.dx", DUCKDB),
     Case("SELECT v.patient_id, m.a FROM visits v, LATERAL (SELECT max(w.age) AS a FROM visits w) m", TYPED),
+    Case("SELECT patient_id FROM ((SELECT patient_id, age FROM visits) t CROSS JOIN (SELECT value FROM labs) l)"),
     # Queries inside that look at everybody.
+    Case("SELECT v.patient_id, (SELECT count(*) FILTER (WHERE v.age > 3) FROM codes c) AS k FROM visits v", declared=CODES),
+    Case("SELECT patient_id, row_number() OVER (PARTITION BY patient_id, count(*) FILTER (WHERE age > 3)) AS k FROM visits"),
     Case("SELECT patient_id, age - (SELECT avg(age) FROM visits) AS age FROM visits"),
     Case("SELECT patient_id FROM visits v WHERE EXISTS (SELECT 1 FROM labs l WHERE l.code = v.dx)"),
     Case("SELECT patient_id FROM visits WHERE NOT EXISTS (SELECT 1 FROM labs WHERE value > 100)"),
@@ -215,6 +233,16 @@ FAILING = (
     Case("SELECT patient_id, printf('%1000000000d', age) AS a FROM visits", SQLITE),
     Case("SELECT patient_id, note LIKE dx AS a FROM visits", ("sqlite", "postgres")),
     Case("SELECT patient_id, zeroblob(n) AS a FROM visits", SQLITE),
+    Case("SELECT patient_id, replace(note, '1', note) AS a FROM visits"),
+    Case("SELECT patient_id, lpad(note, age, 'x') AS a FROM visits", DUCKDB),
+    Case("SELECT patient_id, max(age, n) AS a FROM visits GROUP BY patient_id"),
+    Case("SELECT patient_id, (SELECT max(l.value, 3) FROM labs l WHERE l.patient_id = v.patient_id) AS a FROM visits v"),
+    Case("SELECT patient_id, EXTRACT(HOUR FROM seen) AS a FROM visits", TYPED),
+    Case("SELECT patient_id, date_trunc('nonsense', seen) AS a FROM visits", TYPED),
+    Case("SELECT patient_id, nth_value(age, 0) OVER (PARTITION BY patient_id) AS a FROM visits"),
+    Case("SELECT patient_id, lag(age, 1, 'x') OVER (PARTITION BY patient_id) AS a FROM visits", DUCKDB),
+    Case("SELECT patient_id, coalesce(max(age), 'x') AS a FROM visits GROUP BY patient_id", DUCKDB),
+    Case("SELECT patient_id, date(seen, note) AS a FROM visits", SQLITE),
     Case("SELECT patient_id, (SELECT l.value FROM labs l WHERE l.patient_id = v.patient_id) AS a FROM visits v"),
     Case("SELECT patient_id, to_date(note, 'YYYY') AS a FROM visits", POSTGRES),
     Case("SELECT patient_id, n / age AS a FROM visits", POSTGRES),
