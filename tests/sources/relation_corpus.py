@@ -236,7 +236,9 @@ FAILING = (
     Case("SELECT patient_id, replace(note, '1', note) AS a FROM visits"),
     Case("SELECT patient_id, lpad(note, age, 'x') AS a FROM visits", DUCKDB),
     Case("SELECT patient_id, max(age, n) AS a FROM visits GROUP BY patient_id"),
-    Case("SELECT patient_id, (SELECT max(l.value, 3) FROM labs l WHERE l.patient_id = v.patient_id) AS a FROM visits v"),
+    Case(
+        "SELECT patient_id, (SELECT max(l.value, 3) FROM labs l WHERE l.patient_id = v.patient_id) AS a FROM visits v"
+    ),
     Case("SELECT patient_id, EXTRACT(HOUR FROM seen) AS a FROM visits", TYPED),
     Case("SELECT patient_id, date_trunc('nonsense', seen) AS a FROM visits", TYPED),
     Case("SELECT patient_id, nth_value(age, 0) OVER (PARTITION BY patient_id) AS a FROM visits"),
