@@ -14,7 +14,7 @@ CONFIDENCE = 0.95
 _SMOOTH = Fraction(2**20)
 _UNIT = NormalDist()
 NORMAL = _UNIT.inv_cdf(0.5 * (1.0 + CONFIDENCE))
-_RAREST, _MOVED = 1e-3, 0.5
+_RAREST = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,17 @@ class Noise:
         """The critical value for combinations: between one coordinate's law and the normal, so the larger of both."""
         return max(self.critical, NORMAL)
 
-    def shown(self, *clearances: float) -> float:
+    def shown(self, *clearances: float, moved: float = 0.5) -> float:
         """The critical value of a number that is only shown when others are clear of the noise, each by its clearance.
 
         A clearance counts a number in its own deviations; `wide` of them are the least. Near it the noise has chosen
         which numbers are shown, with about the chance that a number like this one passes. An interval that misses as
-        often among all of them as it may among those that are shown must be so much surer.
+        often among all of them as it may among those that are shown must be so much surer. Those that are shown were
+        moved upwards by their noise: by `moved` deviations more than they really are clear.
         """
         if self.deviation == 0.0:
             return self.wide
-        # Those that are shown were moved upwards by it: what they really are clear by is a little less.
-        chance = math.prod(_UNIT.cdf(clearance - self.wide - _MOVED) for clearance in clearances)
+        chance = math.prod(_UNIT.cdf(clearance - self.wide - moved) for clearance in clearances)
         surer = _UNIT.inv_cdf(1.0 - (1.0 - CONFIDENCE) * max(chance, _RAREST) / 2.0)
         return self.wide * max(surer / NORMAL, 1.0)
 

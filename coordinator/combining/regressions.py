@@ -60,7 +60,9 @@ def estimates(total: Total) -> Iterator[Estimate]:
             found = [Unknown(fit, (-most, most)) for most in widest]
             found += [Unknown(fit, (0.0, 1.0)), Unknown(fit, (0.0, scale.outcome))]
         else:
-            judged = _Judged(products, fit, total.noise.wide, total.noise.shown(fit.clearance))
+            # What is asked of a direction is more than its own noise, which therefore has moved it little.
+            surer = total.noise.shown(fit.clearance, moved=0.0)
+            judged = _Judged(products, fit, total.noise.wide, surer)
             found = [judged.coefficient(scale, place) for place in order]
             found += [judged.explained(), root_of(judged.residual()).scaled(scale.outcome)]
         for name, each in zip(names, found, strict=True):
@@ -161,14 +163,15 @@ class _Judged:
             slopes = -np.triu(both + both.T, 1) - np.diag(pull * weights)
             return float(scale.shift[place] + row @ weights[chosen]), _unfolded(slopes)
 
-        return self._found(sloped, (value, min(error, most), sampled), (-most, most))
+        return self._found(sloped, (value, min(error, most), sampled), (-most, most), critical=self.surer)
 
     def explained(self) -> Found | Unknown:
         """The share of the outcome's variance that is explained."""
         if self.fit.explained is None:
             return Unknown(NoEstimate.NO_SPREAD, (0.0, 1.0))
         value, error, sampled = self.fit.explained
-        found = self._found(_explained, (value, min(error, 0.5), sampled), (0.0, 1.0), NoEstimate.NO_SPREAD)
+        # The noise's reach bends R² so far that it covers without being surer.
+        found = self._found(_explained, (value, min(error, 0.5), sampled), (0.0, 1.0), critical=self.critical)
         if isinstance(found, Unknown) or not self.products.noise.any():
             return found
         return Found(found.value, found.error, (min(found.ends[0], value * self.fit.related), found.ends[1]))
@@ -176,21 +179,22 @@ class _Judged:
     def residual(self) -> Found | Unknown:
         """The variance around the fit."""
         value, error, sampled = self.fit.residual
-        return self._found(_residual, (value, min(error, _LARGEST / 2), sampled), (0.0, _LARGEST))
+        return self._found(_residual, (value, min(error, _LARGEST / 2), sampled), (0.0, _LARGEST), critical=self.surer)
 
     def _found(
         self,
         sloped: Sloped,
         found: tuple[float, float, float],
         bounds: tuple[float, float],
-        lost: NoEstimate = NoEstimate.PREDICTORS_ALIKE,
+        *,
+        critical: float,
     ) -> Found | Unknown:
         """The number with an interval that joins what the noise reaches with what the sample does, on each side."""
         value, error, sampled = found
         at, deviations = _unfolded(self.products.sums), _unfolded(self.products.noise)
-        low, high = (farthest(sloped, at, deviations, critical=self.surer, upwards=up) for up in (False, True))
+        low, high = (farthest(sloped, at, deviations, critical=critical, upwards=up) for up in (False, True))
         if low is None or high is None:
-            return Unknown(lost, bounds)
+            return Unknown(NoEstimate.NO_SPREAD if sloped is _explained else NoEstimate.PREDICTORS_ALIKE, bounds)
         below = math.hypot(max(value - low, 0.0), self.critical * sampled)
         above = math.hypot(max(high - value, 0.0), self.critical * sampled)
         return Found(value, error, (max(value - below, bounds[0]), min(value + above, bounds[1])))

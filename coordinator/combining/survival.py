@@ -21,6 +21,8 @@ from wardround.federation.shape import Part
 _LARGEST_LOG = 700.0
 _HALF = 0.5
 _ALMOST = 0.999
+_BELOW, _ABOVE = 0.5, 0.2
+"""How the two sides of a band change with 1 − g; bench/coverage.py says what they cover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +100,28 @@ def curve_of(censored: Floats, events: Floats, noise: Noise) -> Curve:
     later = np.arange(size - 1, -1, -1)
     noised = np.cumsum((pull - 1.0 / left) ** 2 + pull**2) + 2.0 * later * pull**2
     relative = np.sqrt(greenwood + sd * sd * noised)
-    return _shown(share, relative, lost, _surer(risk, deviations, lost, noise))
+    return _shown(share, relative, lost, critical, _known(risk, deviations, lost, noise))
 
 
-def _surer(risk: Floats, deviations: Floats, lost: int, noise: Noise) -> Floats:
-    """The critical value at each time: the larger, the less clear of the noise those at risk have been until then."""
-    if noise.deviation == 0.0:
-        return np.full(len(risk), noise.wide)
-    clearances = np.minimum.accumulate(risk / deviations)
-    # A share of those at risk is a ratio: as in Fieller's interval, what they may be fewer by stretches it.
-    found = [noise.wide / (1.0 - min(noise.wide / clearance, _ALMOST) ** 2) for clearance in clearances[:lost].tolist()]
-    return np.array([*found, *([noise.wide] * (len(risk) - lost))])
+def _known(risk: Floats, deviations: Floats, lost: int, noise: Noise) -> Floats:
+    """1 − g at each time, g as in Fieller's interval of a ratio: 1 where those at risk are far clear of the noise.
+
+    Where they are hardly clear, the curve is shown because noise made them more than they are, and so the curve higher
+    than it is: its band reaches farther down, and less far up.
+    """
+    found = np.ones(len(risk))
+    if noise.deviation > 0.0:
+        clearances = np.minimum.accumulate(risk[:lost] / deviations[:lost])
+        found[:lost] = 1.0 - np.minimum(noise.wide / clearances, _ALMOST) ** 2
+    return found
 
 
-def _shown(share: Floats, relative: Floats, lost: int, critical: Floats) -> Curve:
+def _shown(share: Floats, relative: Floats, lost: int, critical: float, known: Floats) -> Curve:
     """The curve in order: falling, within [0, 1], and silent from `lost` on."""
     raw = np.minimum(share, 2.0)
     error = np.minimum(raw * relative, 0.5)
-    lower, upper = raw - critical * raw * relative, raw + critical * raw * relative
+    reach = critical * raw * relative
+    lower, upper = raw - reach * known**-_BELOW, raw + reach * known**_ABOVE
     falling = (np.minimum.accumulate(raw) + np.maximum.accumulate(raw[::-1])[::-1]) / 2
     falling, lower, upper = (np.clip(line, 0.0, 1.0) for line in (falling, lower, upper))
     # A curve at nought says nothing about how soon it got there: the band keeps its last upper end.

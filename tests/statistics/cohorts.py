@@ -184,4 +184,4 @@ def band(runs: int, confidence: float = 0.95) -> tuple[float, float]:
     return confidence - reach, confidence + reach
 
 
-__all__ = ["EXACT", "SITES", "SUM", "Aggregate", "Experiment", "Statistic", "band", "covered", "study"]
+__all__ = ["EXACT", "SITES", "SUM", "Aggregate", "Experiment", "Statistic", "band", "covered", "seeded", "study"]

@@ -13,10 +13,15 @@ import pytest
 from scipy import stats
 
 from coordinator.combining import Noise
+from coordinator.combining.keys import shown_keys
+from coordinator.combining.noise import NORMAL
 from coordinator.combining.quantiles import level_variance
+from coordinator.combining.survival import curve_of
 from coordinator.combining.tables import independence, p_value
-from tests.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, band, covered
+from coordinator.combining.total import Found
+from tests.statistics.cohorts import SITES, SUM, Aggregate, Experiment, Statistic, band, covered, seeded
 from wardround.federation.answer import Estimate
+from wardround.federation.release import Release
 
 SHRUNK = 0.8
 
@@ -194,6 +199,76 @@ def test_a_survival_curve_and_its_median_with_noise_and_sampling() -> None:
     # Half are gone in the twenty-first month; in whole months an interval is a little too wide.
     assert covered(found["median"], 21.0) >= band(len(found["median"]))[0]
     assert covered(found["median"], 21.0, shrunk=0.5) < band(runs)[0]
+
+
+# --- Near the edge: where the noise leaves many without an estimate -----------------------------------------
+
+
+def assert_held_when_shown(found: list[Estimate], truth: float, *, seldom: tuple[float, float]) -> None:
+    """Among those that are shown no fewer hold the truth than one time in a million; of halved ones too few do."""
+    shown = [e for e in found if e.reason is None]
+    assert seldom[0] <= len(shown) / len(found) <= seldom[1]
+    least = stats.binom.ppf(1e-6, len(shown), 0.95) / len(shown)
+    assert covered(shown, truth) >= least > covered(shown, truth, shrunk=0.5)
+
+
+@pytest.mark.parametrize("r", [0.5, -0.9])
+def test_correlations_that_are_shown_near_the_edge(r: float) -> None:
+    runs, size = 1200, 1200
+    draw = np.random.default_rng(21)
+    x, e = draw.normal(0, 1, (2, runs * size))
+    y = r * x + math.sqrt(1 - r * r) * e
+    columns = {"sbp": np.clip(140 + 12 * y, 80, 200), "bmi": np.clip(35 + 6 * x, 10, 60)}
+    found = sampled(Aggregate(Statistic.CORRELATION, "sbp", ("bmi",)), columns, runs=runs, epsilon=0.6)
+    assert_held_when_shown(found["bmi"], r, seldom=(0.2, 0.6))
+
+
+@pytest.mark.parametrize(("share", "epsilon", "seldom"), [(0.1, 0.6, (0.5, 0.9)), (0.02, 1.0, (0.99, 1.0))])
+def test_r_squared_near_the_edge_and_near_nought(share: float, epsilon: float, seldom: tuple[float, float]) -> None:
+    runs, size = 160, 4000
+    draw = np.random.default_rng(22)
+    age, smoker = np.rint(draw.normal(55, 12, runs * size)), draw.random(runs * size) < 0.4
+    sbp = 140 + 13 * (math.sqrt(share) * (age - 55) / 12 + math.sqrt(1 - share) * draw.normal(0, 1, runs * size))
+    columns = {"age": np.clip(age, 0, 110), "smoker": smoker, "sbp": np.clip(sbp, 80, 200)}
+    found = sampled(Aggregate(Statistic.REGRESSION, "sbp", ("age", "smoker")), columns, runs=runs, epsilon=epsilon)
+    assert_held_when_shown(found["r_squared"], share, seldom=seldom)
+
+
+def test_the_end_of_a_survival_curve() -> None:
+    runs, size = 1500, 120
+    draw = np.random.default_rng(24)
+    event, leaves = np.ceil(draw.exponential(30, runs * size)), np.full(runs * size, 60.0)
+    columns = {"months": np.minimum(event, 60), "died": (event <= leaves) & (event <= 60)}
+    found = sampled(Aggregate(Statistic.SURVIVAL, "months", ("died",), bins=5), columns, runs=runs, epsilon=0.4)
+    for month, seldom in ((24, (0.3, 0.9)), (36, (0.15, 0.7)), (48, (0.05, 0.5))):
+        assert_held_when_shown(found[str(month)], math.exp(-month / 30), seldom=seldom)
+
+
+def test_a_band_reaches_down_where_those_at_risk_are_hardly_clear_of_the_noise() -> None:
+    """Both sides are a deviation's reach far from the noise; near it the lower one grows and the upper one shrinks."""
+    events, censored = np.full(4, 100.0), np.array([0.0, 0.0, 0.0, 600.0])
+    for deviation in (1.0, 60.0, 80.0):
+        found = curve_of(censored, events, Noise(deviation, NORMAL)).at(1)
+        assert isinstance(found, Found)
+        # A thousand at risk, the sum of eight counts, are the least clear.
+        known = 1.0 - (NORMAL * deviation * math.sqrt(8.0) / 1000.0) ** 2
+        reach = NORMAL * found.error
+        assert found.value - found.ends[0] == pytest.approx(reach / math.sqrt(known), rel=1e-9)
+        assert found.ends[1] - found.value == pytest.approx(reach * known**0.2, rel=1e-9)
+
+
+def test_counts_of_keys_near_the_threshold() -> None:
+    """At one site: a key is shown because its noise was upwards, and is still covered."""
+    experiment = Experiment.of(Aggregate(Statistic.KEYS, "run"))
+    (law,), (part,) = experiment.plan.laws(), experiment.form.parts
+    near = math.ceil(experiment.plan.threshold / part.increment) - round(math.sqrt(law.variance) * float(part.grid))
+    drawn = part.increment * near + seeded(law, 4000, np.random.default_rng(25))
+    found = []
+    for number in drawn[drawn > experiment.plan.threshold].tolist():
+        release = Release(experiment.plan.plan_id, "s0", "2026-01-01", np.array([number]), ("near",))
+        found.extend(shown_keys(experiment.plan, experiment.form, [release], setting=SITES))
+    assert 0.1 < len(found) / len(drawn) < 0.25
+    assert_held_when_shown(found, float(near), seldom=(1.0, 1.0))
 
 
 # --- Tables ------------------------------------------------------------------------------------------------
