@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.ledger import SiteLedger
-
 from coordinator.planning import plans_for
 from site_agent.dataset import Dataset
+from site_agent.store.ledger import SiteLedger
 from tests.prepared.prepared_source import prepared
 from tests.readers.poisoned_tables import QUESTIONS, STEP, STUDY, Kind, Poison, worlds
 from tests.roles.lone_site import NAME, LoneSite

@@ -18,7 +18,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from site_agent.dataset import Dataset, TableSource, open_dataset
+from site_agent.dataset import Dataset, TableSource
+from site_agent.open_dataset import open_dataset
 from tests.learning.plain_steps import SCALE
 from tests.sources.postgresql_cluster import cluster
 from tests.sources.tables import KEY

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from site_agent.check import check_site
-from site_agent.dataset import Tables, TableSource, open_dataset
+from site_agent.dataset import Tables, TableSource
 from site_agent.limits import Limits
+from site_agent.open_dataset import open_dataset
 from site_agent.sources.file_soundness import _too_large
 from site_agent.sources.thrift_compact import BINARY, decoded, encoded
 from tests.closing.failing_sources import COHORTS, KEY, asking, parquet_with_a_damaged_page
