@@ -108,12 +108,12 @@ class Searched:
 
     def shown(self) -> Shown:
         """The interval of every search."""
-        return by_key(("median", repeat, self._interval(noise)) for repeat, noise in enumerate(self.drawn))
+        asked = self.round_of(self.epsilon, self.sites)
+        return by_key(("median", repeat, self._interval(asked, noise)) for repeat, noise in enumerate(self.drawn))
 
-    def _interval(self, noise: NDArray[np.int64]) -> tuple[float, float]:
-        asked, shares = self.round_of(self.epsilon, self.sites), list[search.Share]()
+    def _interval(self, asked: Experiment, noise: NDArray[np.int64]) -> tuple[float, float]:
         (law,), (part,) = asked.plan.laws(), asked.form.parts
-        carried = noise_of(law, noises=self.sites)
+        carried, shares = noise_of(law, noises=self.sites), list[search.Share]()
         for above, under in noise.tolist():
             value = search.next_value(0.5, (80.0, 200.0), shares)
             below = int(np.searchsorted(self.values, value + 1e-9, side="right"))
