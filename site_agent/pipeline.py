@@ -24,6 +24,7 @@ from site_agent.store.requests import RequestState
 from site_agent.store.shared_account import SharedAccount
 from wardround.federation.errors import (
     BudgetExceeded,
+    InvariantBroken,
     Mistaken,
     PlanRefused,
     Refused,
@@ -101,6 +102,9 @@ class Pipeline:
             release = self._release(plan, form)
         except SourceAway as away:
             return self.closing.away(plan.plan_id, form.table, away)
+        except InvariantBroken:
+            # Our own fault, not a row's: the process stops, and what was begun is counted.
+            raise
         except Exception:  # noqa: BLE001 -- whatever it was: a row may have decided it, and its text may quote one
             return self.closing.failed(plan.plan_id, form, before=before)
         return self.ledger.keep(release)

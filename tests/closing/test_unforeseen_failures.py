@@ -22,7 +22,7 @@ from tests.roles.lone_site import LoneSite, Rows
 from tests.roles.test_agent import Scripted
 from tests.roles.test_hostile_training import TRAINED, plan, scores, step
 from tests.roles.test_keys_and_choices import CHOICE, GAUSSIAN, KEYS, VOTES, lone, plan_of
-from wardround.federation.errors import InvariantBroken, LedgerBusy, MalformedMessage, PlanRefused, SchemaRefused
+from wardround.federation.errors import LedgerBusy, MalformedMessage, PlanRefused, SchemaRefused
 from wardround.federation.ledger.verify import verify
 from wardround.federation.task import Failed, SignedTask
 
@@ -50,7 +50,6 @@ UNFORESEEN: tuple[Exception, ...] = (
     PlanRefused(CANARY),
     MalformedMessage(CANARY),
     LedgerBusy(CANARY),
-    InvariantBroken(CANARY),
 )
 
 

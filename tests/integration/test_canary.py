@@ -66,8 +66,10 @@ def check_silence(federation: Federation, *outputs: str) -> None:
 def test_a_planted_value_appears_nowhere_but_in_its_source(make_federation: Make) -> None:
     federation = make_federation(sites=("one", "two"))
     plant(federation, "one", rows_of("one") + PLANTED)
-    # Rows that no CSV reader can make sense of: surplus fields, and a quotation mark that is never closed.
-    plant(federation, "two", rows_of("two") + PLANTED + f'{PATIENT},{NUMBER},x,y,z,{TEXT}\n{PATIENT},"{TEXT}\n{TEXT}')
+    # Rows that no CSV reader can make sense of: surplus fields, too few of them, and text that is none.
+    plant(
+        federation, "two", rows_of("two") + PLANTED + f"{PATIENT},{NUMBER},x,y,z,{TEXT}\n{TEXT}\n{PATIENT},,,{TEXT}\n"
+    )
     federation.start()
     federation.await_sites()
     outputs = []
@@ -85,13 +87,18 @@ def test_a_planted_value_appears_nowhere_but_in_its_source(make_federation: Make
     plant(federation, "two", PLANTED)
     outputs += [repr(federation.run("site", "check", federation.site("two")))]
     outputs += [repr(refused), repr(federation.ask("SELECT AVG(age) FROM encounters"))]
+    # A quotation mark that is never closed: the line is named, and nothing of what stands in it.
+    plant(federation, "two", rows_of("two") + PLANTED + f'{PATIENT},"{TEXT}\n{TEXT}')
+    federation.asking("SELECT SUM(sbp) FROM encounters")
+    eventually(lambda: "never closed" in federation.log("two"), what="the agent names the line")
+    outputs += [repr(federation.run("site", "check", federation.site("two")))]
     for name in ("consortium", "two"):
         export(federation.folder / name, federation.folder / f"{name}.ledger")
     outputs += [line.text() for line in departures(federation.site("two"))]
     check_silence(federation, *outputs)
 
 
-def test_a_source_that_fails_after_the_charge_says_one_fixed_sentence_and_stays_charged(make_federation: Make) -> None:
+def test_a_broken_page_is_found_before_the_charge_and_nothing_of_it_is_said(make_federation: Make) -> None:
     pytest.importorskip("pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -119,12 +126,12 @@ def test_a_source_that_fails_after_the_charge_says_one_fixed_sentence_and_stays_
     federation.start_site("two")
     done = federation.after_the_deadline(
         Asked(lambda: federation.ask_command("SELECT diagnosis, AVG(sbp) FROM encounters GROUP BY diagnosis")),
-        when=lambda: federation.received() == 1 and "is closed" in federation.log("two"),
-        what="one answered and the source of two failed",
+        when=lambda: federation.received() == 1 and "is broken" in federation.log("two"),
+        what="one answered and the file of two was found broken",
     )
     assert done.code == 0, done.err
-    assert sites_in(done.document) == {"answered": ["one"], "refused": {}, "missing": ["two"]}
-    assert len(federation.entries("two", "charged")) == 1
+    assert sites_in(done.document) == {"answered": ["one"], "refused": {}, "missing": ["two"], "left_out": []}
+    assert federation.entries("two", "charged") == []
     assert federation.entries("two", "released") == []
     files = {name: content for name, content in written(federation.folder).items() if not name.endswith(".parquet")}
     assert [(name, trace) for name, content in files.items() for trace in TRACES if trace in content] == []

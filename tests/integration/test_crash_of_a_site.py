@@ -59,7 +59,7 @@ def test_a_site_killed_at_any_step_is_charged_once_and_answers_once(kept: Federa
     kept.start_site("two")
     answer = asked.answer()
     assert is_about(answer, 111), value(answer)
-    assert sites_in(answer) == {"answered": ["one", "three", "two"], "refused": {}, "missing": []}
+    assert sites_in(answer) == {"answered": ["one", "three", "two"], "refused": {}, "missing": [], "left_out": []}
     eventually(lambda: len(set(holds(kept, "two"))) == 1, what="every release has its receipt")
     assert set(payloads) <= set(kept.rows("two", "SELECT plan_id, payload FROM releases"))
     kept.check_charged_once(str(answer["plan_id"]))

@@ -56,7 +56,7 @@ def test_a_coordinator_killed_at_any_step_continues_the_round_under_one_charge(r
     running.start_coordinator()
     answer = asked.answer()
     assert is_about(answer, 111), value(answer)
-    assert sites_in(answer) == {"answered": ["one", "three", "two"], "refused": {}, "missing": []}
+    assert sites_in(answer) == {"answered": ["one", "three", "two"], "refused": {}, "missing": [], "left_out": []}
     running.check_charged_once(str(answer["plan_id"]))
     undelivered = "SELECT plan_id FROM releases EXCEPT SELECT plan_id FROM receipts"
     for name in running.sites:

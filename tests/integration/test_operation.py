@@ -67,7 +67,12 @@ def test_a_denied_question_says_so_and_is_answered_by_the_others(make_federation
     eventually(lambda: federation.entries("consortium", "answered"), what="the round is answered")
     answer = federation.ask()
     assert is_about(answer, 1)
-    assert sites_in(answer) == {"answered": ["one"], "refused": {"two": "ApprovalDenied"}, "missing": []}
+    assert sites_in(answer) == {
+        "answered": ["one"],
+        "refused": {"two": "ApprovalDenied"},
+        "missing": [],
+        "left_out": [],
+    }
     assert federation.entries("two", "charged") == []
     assert [body["site"] for body in federation.entries("consortium", "voided")] == ["two"]
     assert federation.rows("consortium", "SELECT mu_squared FROM accounts WHERE account = 'two'") == [(0,)]
@@ -197,7 +202,7 @@ def test_a_stopped_site_is_missing_and_too_few_sites_are_refused(make_federation
         federation.asking(), when=lambda: federation.received() == 2, what="one and three answered"
     )
     assert is_about(answer, 101), value(answer)
-    assert sites_in(answer) == {"answered": ["one", "three"], "refused": {}, "missing": ["two"]}
+    assert sites_in(answer) == {"answered": ["one", "three"], "refused": {}, "missing": ["two"], "left_out": []}
     assert federation.stop("three") == 0
     done = federation.after_the_deadline(
         Asked(lambda: federation.ask_command("SELECT COUNT(*) FROM encounters")),
@@ -234,7 +239,7 @@ def test_a_site_is_not_charged_for_what_its_schema_shows_to_be_impossible(make_f
     rename_column(federation.site("two"))
     federation.start()
     answer = federation.ask("SELECT AVG(sbp) FROM encounters")
-    assert sites_in(answer) == {"answered": ["one"], "refused": {"two": "SchemaRefused"}, "missing": []}
+    assert sites_in(answer) == {"answered": ["one"], "refused": {"two": "SchemaRefused"}, "missing": [], "left_out": []}
     assert federation.entries("two", "charged") == []
     assert is_about(federation.ask(), 11)
 
