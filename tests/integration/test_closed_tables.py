@@ -47,7 +47,7 @@ def ask_without_two(federation: Federation, sql: str) -> dict[str, object]:
     answer = federation.after_the_deadline(
         federation.asking(sql), when=lambda: federation.received() == before + 1, what="one answered"
     )
-    assert sites_in(answer) == {"answered": ["one"], "refused": {}, "missing": ["two"]}
+    assert sites_in(answer) == {"answered": ["one"], "refused": {}, "missing": ["two"], "left_out": []}
     return dict(answer)
 
 

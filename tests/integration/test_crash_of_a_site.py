@@ -82,7 +82,7 @@ def test_a_site_that_stays_dead_is_reported_missing_and_its_late_release_changes
         asked, when=lambda: federation.received() == 2, what="one and three answered"
     )
     assert is_about(answer, 101), value(answer)
-    assert sites_in(answer) == {"answered": ["one", "three"], "refused": {}, "missing": ["two"]}
+    assert sites_in(answer) == {"answered": ["one", "three"], "refused": {}, "missing": ["two"], "left_out": []}
     federation.start_site("two")
     eventually(lambda: federation.rows("two", "SELECT * FROM receipts"), what="the late release has a receipt")
     again = federation.ask()
