@@ -39,6 +39,7 @@ _SELECT = frozenset(
 )
 _UNION = frozenset({"with_", "this", "expression", "distinct", "order"})
 _TABLE = frozenset({"this", "db", "catalog", "alias"})
+_INSTEAD = {"WINDOWS": " with names of their own; write each out where it is used, OVER (PARTITION BY …)"}
 _JOIN = frozenset({"this", "side", "kind", "on", "using"})
 _DERIVED = frozenset({"this", "alias"})
 _BRACKETS = frozenset({"this"})
@@ -96,7 +97,8 @@ class Ownership:
 
     def _select(self, select: exp.Select, ctes: Mapping[str, Outcome], parent: Scope | None, *, tie: bool) -> Outcome:
         if part := beyond(select, _SELECT):
-            raise Unclear(f"may not use {part.rstrip('_').upper()}")
+            word = part.rstrip("_").upper()
+            raise Unclear(f"may not use {word}{_INSTEAD.get(word, '')}")
         # Without LIMIT nothing depends on it.
         select.set("order", None)
         known = self._ctes(select, ctes)
@@ -140,7 +142,8 @@ class Ownership:
             side, kind = (str(join.args.get(word) or "").upper() for word in ("side", "kind"))
             if beyond(join, _JOIN) or side not in {"", "LEFT"} or kind not in {"", "INNER", "OUTER", "CROSS"}:
                 said = " ".join(word for word in (str(join.args.get("method") or "").upper(), side, kind) if word)
-                raise Unclear(f"may use JOIN, LEFT JOIN and CROSS JOIN alone, not {said or 'another'} JOIN")
+                what = f"may use JOIN, LEFT JOIN and CROSS JOIN alone, not {said or 'another'} JOIN"
+                raise Unclear(f"{what}; put the table whose rows all stay first and write LEFT JOIN")
             earlier = list(scope.sources)
             name = scope.add(self._source(join.this, ctes, optional=side == "LEFT"))
             for column in join.args.get("using") or ():

@@ -173,3 +173,15 @@ def test_a_cast_of_the_hospitals_cannot_fail_on_a_row() -> None:
         TABLE, "SELECT patient_id, CAST(age AS INT) AS age, sbp::DOUBLE AS sbp FROM visits", "duckdb"
     )
     assert query.sql(dialect="duckdb").count("TRY_CAST") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("SELECT v.pid AS pid, v.age AS age FROM v RIGHT JOIN w ON v.pid = w.pid", "write LEFT JOIN"),
+        ("SELECT pid, sum(age) OVER x AS age FROM v WINDOW x AS (PARTITION BY pid)", "write each out"),
+    ],
+)
+def test_what_is_refused_although_honest_says_what_to_write(text: str, instead: str) -> None:
+    with pytest.raises(ConfigurationMistaken, match=instead):
+        relation_query(TABLE, text, "duckdb")
