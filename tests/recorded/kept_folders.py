@@ -10,7 +10,6 @@ import json
 import sqlite3
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.federation import Coordinator
@@ -28,9 +27,7 @@ from tests.recorded.make_folders import CORRELATION, FOLDERS, REQUEST, SUMS
 from tests.recorded.recording import Document, Json
 from wardround.analyst.client import Client
 from wardround.analyst.learning.request import parse_request
-from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress
-from wardround.federation.study import Study
-from wardround.simulation.federation import DirectLink
+from wardround.simulation.federation import DirectAnalystLink, DirectLink
 from wardround.simulation.noise import ZeroNoise
 
 ROLES = ("consortium", "one", "two", "three")
@@ -52,31 +49,6 @@ def unpacked(name: str, folder: Path) -> Path:
     return folder
 
 
-@dataclass(frozen=True, slots=True)
-class AnalystLink:
-    """The calls of one analyst, straight to the coordinator."""
-
-    coordinator: Coordinator
-
-    def ask(self, request: AskRequest) -> str:
-        return self.coordinator.ask(ANALYST, request)
-
-    def watch(self, plan_id: str, *, seen: int, wait_seconds: float) -> Progress | Answer:
-        return self.coordinator.watch(ANALYST, plan_id, seen=seen, wait_seconds=wait_seconds)
-
-    def preview(self, request: AskRequest) -> Preview:
-        return self.coordinator.preview(ANALYST, request)
-
-    def budget(self) -> BudgetReport:
-        return self.coordinator.budget(ANALYST)
-
-    def study(self) -> Study:
-        return self.coordinator.study
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class Reopened:
     """Coordinator and hospitals over folders that another version left."""
 
@@ -86,7 +58,7 @@ class Reopened:
         ledger = open_ledger(place.path, study=place.study(), identity=place.identity())
         self.coordinator = Coordinator(ledger, patience=PumpedPatience(self._turn), threads=False)
         self.agents = {name: self._agent(name) for name in ROLES[1:]}
-        self.client = Client(AnalystLink(self.coordinator))
+        self.client = Client(DirectAnalystLink(self.coordinator, ANALYST))
 
     def _agent(self, name: str) -> Agent:
         place = open_site(self.folder / name)

@@ -58,22 +58,23 @@ class DirectAnalystLink:
     """The analyst's calls, straight to the coordinator."""
 
     coordinator: Coordinator
+    analyst: str = ANALYST
 
     def ask(self, request: AskRequest) -> str:
         """Open the question."""
-        return self.coordinator.ask(ANALYST, request)
+        return self.coordinator.ask(self.analyst, request)
 
     def watch(self, plan_id: str, *, seen: int, wait_seconds: float) -> Progress | Answer:
         """Let the sites work until there is news."""
-        return self.coordinator.watch(ANALYST, plan_id, seen=seen, wait_seconds=wait_seconds)
+        return self.coordinator.watch(self.analyst, plan_id, seen=seen, wait_seconds=wait_seconds)
 
     def preview(self, request: AskRequest) -> Preview:
         """A dry run."""
-        return self.coordinator.preview(ANALYST, request)
+        return self.coordinator.preview(self.analyst, request)
 
     def budget(self) -> BudgetReport:
         """The study's budget."""
-        return self.coordinator.budget(ANALYST)
+        return self.coordinator.budget(self.analyst)
 
     def study(self) -> Study:
         """The study."""
