@@ -203,7 +203,9 @@ def _check_results(node: exp.Expr) -> None:
 
 
 def _try(node: exp.Expr) -> None:
-    if not isinstance(node, exp.Column | exp.Try | exp.TryCast):
+    # A TRY_CAST fails where what it casts does.
+    casts_a_plain_value = isinstance(node, exp.TryCast) and all(isinstance(found, _PLAIN) for found in node.this.walk())
+    if not isinstance(node, exp.Column | exp.Try) and not casts_a_plain_value:
         node.replace(exp.Try(this=node.copy()))
 
 

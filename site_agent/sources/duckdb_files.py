@@ -164,11 +164,15 @@ class DuckdbFiles:
     def _connection(self, paths: Sequence[str], *, held_bytes: int = 0) -> duckdb.DuckDBPyConnection:
         """A connection that can open `paths`; the database behind it is kept while it can open them all."""
         wanted = tuple(sorted(paths))
+        # TRY is in a hospital's SELECT and in what mends a file; copies are other paths, so they open another database.
+        tries = held_bytes > 0 or any(files.relation is not None for files in self._tables.values())
         with self._opening:
             if self._opened is None or not set(wanted) <= set(self._opened[0]):
                 self._opened = (
                     wanted,
-                    locked_database([*wanted, *map(literal_path, wanted)], self._limits, held_bytes=held_bytes),
+                    locked_database(
+                        [*wanted, *map(literal_path, wanted)], self._limits, held_bytes=held_bytes, tries=tries
+                    ),
                 )
             return self._opened[1].cursor()
 

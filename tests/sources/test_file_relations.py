@@ -65,6 +65,20 @@ def test_a_cast_of_the_hospitals_that_one_row_breaks_breaks_nothing(tmp_path: Pa
     assert sum(mean) == ASKED.parts[1].quantisers[0].high
 
 
+@pytest.mark.parametrize("again", ["age * age + 19", "CAST(age * age AS DOUBLE)"])
+def test_what_two_columns_of_a_select_have_in_common_breaks_nothing(tmp_path: Path, again: str) -> None:
+    """DuckDB would work out age * age once, outside both guards, and fail for the row that overflows."""
+    rows = [{"patient_id": who, "age": age, "dx": "E11"} for who, age in (("a", 9), ("b", 2**62))]
+    asked = form(
+        Query("visits", (Aggregate(Statistic.CORRELATION, "sbp", others=("age",)),)),
+        study(rows=100, groups=4),
+        Mechanism.DISCRETE_LAPLACE,
+    )
+    relation = f"SELECT patient_id, age * age AS age, {again} AS sbp, dx FROM this"
+    both = totals(opened(tmp_path, "parquet", relation, rows), asked)
+    assert both == totals(opened(tmp_path, "parquet", relation, rows[:1]), asked), "the row that overflows is left out"
+
+
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize(
     ("relation", "words"),
