@@ -21,10 +21,10 @@ from coordinator.combining import Noise, NoiseSetting, combine, noise_of
 from coordinator.combining.keys import shown_keys
 from coordinator.combining.means import two_sided
 from tests.statistics.cohorts import Aggregate, Experiment, Statistic
-from wardround.analyst import search
-from wardround.analyst.courses import round_epsilon
-from wardround.federation.answer import Estimate
-from wardround.federation.release import Release
+from wardround.analyst.asking import quantile_search as search
+from wardround.analyst.asking.multi_round import round_epsilon
+from wardround.federation.forms.release import Release
+from wardround.federation.question.answer import Estimate
 
 SETTING = NoiseSetting()
 Shown = dict[str, NDArray[np.float64]]

@@ -17,10 +17,10 @@ from fractions import Fraction
 from dp_accounting.pld import privacy_loss_distribution as oracle
 
 from wardround.privacy.accounting.composition import RunningLoss
+from wardround.privacy.accounting.cost import Fact, total
 from wardround.privacy.accounting.events import DiscreteLaplace, Event, Gaussian, Laplace, Schedule, SubsampledGaussian
-from wardround.privacy.filter import Cap, admits
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import Fact, total
+from wardround.privacy.budget.filter import Cap, admits
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 DELTA = 1e-6
 # dp-accounting's own default.

@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from coordinator.combining.noise import NORMAL, Noise
 from coordinator.combining.quantiles import coded, consistent, level_variance
 from coordinator.combining.tables import chi_square_tail, independence, p_value
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.shape import shape
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import shape
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.study_trial import Trial, run_trials
 
 SIZES = (6000, 4000, 3000, 2000, 1500, 1200, 900, 700, 400, 300)

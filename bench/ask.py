@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from wardround.analyst.client import connect
+from wardround.analyst.asking.client import connect
 from wardround.cli.demo import SITE, Stage
-from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.sqlite_file import Database
 from wardround.simulation.synthetic import STUDY
 
 WRITES_ON_THE_PATH = 8

@@ -25,15 +25,15 @@ from pathlib import Path
 import duckdb
 
 from bench._opendp import DEVIATIONS, comparison
-from site_agent.dataset import TableFiles
-from site_agent.limits import Limits
-from site_agent.sources.duckdb_files import DuckdbFiles
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import shape
-from wardround.federation.study_file import parse_study
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.mechanisms import apply
-from wardround.privacy.noise import SecureNoise
+from site_agent.reading.dataset import TableFiles
+from site_agent.reading.memory_limits import Limits
+from site_agent.reading.sources.files.files import DuckdbFiles
+from wardround.federation.plan.layout import shape
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.mechanisms.additive import apply
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.sampler import SecureNoise
 
 DIAGNOSES = 200
 REPEATS = 5

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from protos import words
-from wardround.federation.answer import (
+from wardround.federation.plan.plan import Plan
+from wardround.federation.question.answer import (
     BudgetReport,
     ByOverlap,
     Loss,
@@ -22,10 +23,9 @@ from wardround.federation.answer import (
     Spending,
     Statement,
 )
-from wardround.federation.expressions import And, Comparison, Operator, Within
-from wardround.federation.plan import Plan
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.privacy.law import Mechanism
+from wardround.federation.question.cohort import And, Comparison, Operator, Within
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 RUNS = 7
 SECONDS = 0.2

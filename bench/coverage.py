@@ -42,12 +42,12 @@ from _coverage_versions import Versions
 from numpy.typing import NDArray
 
 from tests.statistics.cohorts import Aggregate, Experiment, Statistic
-from wardround.analyst import search
-from wardround.federation.plan import price
-from wardround.privacy.bounded import Bounded
-from wardround.privacy.chance import Chance, SecureChance
-from wardround.privacy.mechanisms import apply
-from wardround.privacy.thresholding import KeyCounts, SelectionFact
+from wardround.analyst.asking import quantile_search as search
+from wardround.federation.plan.plan import price
+from wardround.privacy.mechanisms.additive import apply
+from wardround.privacy.mechanisms.partition_selection import KeyCounts, SelectionFact
+from wardround.privacy.mechanisms.randomness import Chance, SecureChance
+from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.noise import SeededNoise
 
 LEAST, MEAN, WIDER = 0.93, 0.94, 1.03

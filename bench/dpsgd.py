@@ -40,11 +40,10 @@ def population(patients: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def wardround(patients: int) -> Run:
-    from site_agent.learning.examples import Examples  # noqa: PLC0415
-    from site_agent.learning.steps import take  # noqa: PLC0415
-    from wardround.federation.step_form import LENGTH, pack, step_form  # noqa: PLC0415
-    from wardround.federation.study_file import parse_study  # noqa: PLC0415
-    from wardround.federation.training import (  # noqa: PLC0415
+    from site_agent.learning.training_step import take  # noqa: PLC0415
+    from site_agent.reading.examples import Examples  # noqa: PLC0415
+    from wardround.federation.models.step_form import LENGTH, pack, step_form  # noqa: PLC0415
+    from wardround.federation.models.training import (  # noqa: PLC0415
         RATE_UNIT,
         Model,
         ModelKind,
@@ -53,8 +52,9 @@ def wardround(patients: int) -> Run:
         Step,
         Training,
     )
-    from wardround.privacy.chance import SecureChance  # noqa: PLC0415
-    from wardround.privacy.law import Mechanism, NoiseLaw  # noqa: PLC0415
+    from wardround.federation.study.study_file import parse_study  # noqa: PLC0415
+    from wardround.privacy.mechanisms.randomness import SecureChance  # noqa: PLC0415
+    from wardround.privacy.noise.distribution import Mechanism, NoiseLaw  # noqa: PLC0415
 
     names = tuple(f"x{place}" for place in range(FEATURES))
     columns = "\n".join(f'{name} = {{ type = "number", lower = -4, upper = 4 }}' for name in names)

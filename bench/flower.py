@@ -34,17 +34,17 @@ except ImportError:
 from _flower_runtime import ray_seconds, runtime_seconds
 from ask import rich_stage
 
-from site_agent.learning.examples import Examples
-from wardround.analyst.client import connect
+from site_agent.reading.examples import Examples
+from wardround.analyst.asking.client import connect
 from wardround.analyst.flower.grid import WardroundGrid
-from wardround.analyst.flower.running import grid_over
+from wardround.analyst.flower.run_app import grid_over
 from wardround.analyst.learning.request import TrainingRequest
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.shape import Shape
-from wardround.federation.step_form import StepForm
-from wardround.federation.study_file import parse_study
-from wardround.federation.training import ModelKind
-from wardround.privacy.bounded import Bounded
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.training import ModelKind
+from wardround.federation.plan.layout import Shape
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.synthetic import STUDY
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 
 from bench.bounded_count import DIAGNOSES, QUESTIONS, Cost, bounded, plain, timed
-from site_agent.limits import MEMORY_MEBIBYTES
+from site_agent.reading.memory_limits import MEMORY_MEBIBYTES
 
 CAP = 4
 REPEATS = 2

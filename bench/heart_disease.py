@@ -27,10 +27,10 @@ from scipy.optimize import minimize
 from scipy.stats import rankdata
 
 from wardround.analyst.learning.request import TrainingRequest
-from wardround.analyst.learning.trained_result import TrainingResult
-from wardround.federation.step_form import LENGTH
-from wardround.federation.study_file import parse_study
-from wardround.federation.training import ModelKind
+from wardround.analyst.learning.trained_model import TrainingResult
+from wardround.federation.models.step_form import LENGTH
+from wardround.federation.models.training import ModelKind
+from wardround.federation.study.study_file import parse_study
 from wardround.simulation.training_trial import TrainingTrial, run_trainings
 
 Array = NDArray[np.float64]

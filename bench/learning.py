@@ -25,9 +25,9 @@ from scipy.optimize import minimize
 from scipy.stats import rankdata
 
 from wardround.analyst.learning.request import TrainingRequest
-from wardround.federation.study_file import parse_study
-from wardround.federation.training import ModelKind
-from wardround.privacy.gaussian import mu_of
+from wardround.federation.models.training import ModelKind
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.accounting.gaussian_dp import mu_of
 from wardround.simulation.training_trial import TrainingTrial, run_trainings
 
 Array = NDArray[np.float64]

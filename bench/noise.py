@@ -13,9 +13,11 @@ from fractions import Fraction
 import numpy as np
 import opendp.prelude as dp
 
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.noise import SecureNoise, alias, exact
-from wardround.privacy.noise.stream import KeyStream
+from wardround.privacy.noise import alias_table as alias
+from wardround.privacy.noise import discrete as exact
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.keystream import KeyStream
+from wardround.privacy.noise.sampler import SecureNoise
 
 SIGMAS = (10, 1000)
 REPEATS = 5

@@ -108,14 +108,14 @@ def _own_mebibytes(parent: int) -> float:
 
 def bounded(cluster: Cluster, cap: int, *, statistic: str, rank: str | None) -> Callable[[], None]:
     """A question of ours as a site answers it, noise included."""
-    from site_agent.dataset import TableSource  # noqa: PLC0415
-    from site_agent.open_dataset import open_dataset  # noqa: PLC0415
-    from wardround.federation.query import Aggregate, Grouping, Query, Statistic  # noqa: PLC0415
-    from wardround.federation.shape import shape  # noqa: PLC0415
-    from wardround.federation.study_file import parse_study  # noqa: PLC0415
-    from wardround.privacy.law import Mechanism, NoiseLaw  # noqa: PLC0415
-    from wardround.privacy.mechanisms import apply  # noqa: PLC0415
-    from wardround.privacy.noise import SecureNoise  # noqa: PLC0415
+    from site_agent.reading.dataset import TableSource  # noqa: PLC0415
+    from site_agent.serving.open_dataset import open_dataset  # noqa: PLC0415
+    from wardround.federation.plan.layout import shape  # noqa: PLC0415
+    from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic  # noqa: PLC0415
+    from wardround.federation.study.study_file import parse_study  # noqa: PLC0415
+    from wardround.privacy.mechanisms.additive import apply  # noqa: PLC0415
+    from wardround.privacy.noise.distribution import Mechanism, NoiseLaw  # noqa: PLC0415
+    from wardround.privacy.noise.sampler import SecureNoise  # noqa: PLC0415
 
     listed = ", ".join(f'"D{place:03d}"' for place in range(DIAGNOSES))
     study = parse_study(

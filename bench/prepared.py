@@ -23,19 +23,19 @@ from pathlib import Path
 import duckdb
 
 from bench._opendp import DEVIATIONS, comparison
-from site_agent.dataset import TableFiles, Tables
-from site_agent.prepared.dataset import PreparedFirst
-from site_agent.prepared.preparing import prepare_table
-from site_agent.sources.duckdb_files import DuckdbFiles
-from site_agent.sources.duckdb_locked import Limits
-from wardround.federation.expressions import Comparison, Operator
-from wardround.federation.query import Aggregate, GroupBy, Grouping, Query, Statistic
-from wardround.federation.shape import shape
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.mechanisms import apply
-from wardround.privacy.noise import SecureNoise
+from site_agent.reading.columnstore.build import prepare_table
+from site_agent.reading.columnstore.prepared_dataset import PreparedFirst
+from site_agent.reading.dataset import TableFiles, Tables
+from site_agent.reading.sources.duckdb.connection import Limits
+from site_agent.reading.sources.files.files import DuckdbFiles
+from wardround.federation.plan.layout import shape
+from wardround.federation.question.cohort import Comparison, Operator
+from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.mechanisms.additive import apply
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.sampler import SecureNoise
 
 DIAGNOSES, BINS, CAP = 200, 100, 4
 LEVELS = (0.25, 0.5, 0.75)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from ask import SITES, WRITES_ON_THE_PATH, commit_seconds, rich_stage
 
-from wardround.analyst.client import connect
+from wardround.analyst.asking.client import connect
 from wardround.analyst.learning.request import parse_request
 
 WANTED_SECONDS = 3.0

@@ -37,11 +37,11 @@ from protos.words import (
     Watch,
     write_question,
 )
-from wardround.federation.answer import Answer, AskRequest, BudgetReport, Estimate, Preview, Progress
-from wardround.federation.enrolment import Enrolment, Greeting
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.ledger.entry import Entry
-from wardround.federation.task import SignedTask, Submission
+from wardround.federation.plan.task import SignedTask, Submission
+from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Estimate, Preview, Progress
+from wardround.federation.trust.enrolment import Enrolment, Greeting
+from wardround.federation.trust.entry import Entry
 
 # How much longer than its wait a long poll may take.
 _POLL_MARGIN_SECONDS = 10.0

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import grpc
 
-from protos.limits import CALLING, Options
+from protos.channel_limits import CALLING, Options
 from protos.tls import TlsKeys, calling_credentials, pinned_credentials
 from wardround.federation.errors import ConfigurationMistaken
 

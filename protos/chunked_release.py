@@ -18,10 +18,10 @@ from protos.fields import refuse
 from protos.statuses import call
 from protos.words import DECLINED, ENTRY, FAILED, PENDING, RECEIPT, WORDS
 from wardround.federation.errors import InvariantBroken, MalformedMessage
-from wardround.federation.ledger.entry import Entry
+from wardround.federation.forms.release import release_hash
 from wardround.federation.limits import Many, Whole, hash_of
-from wardround.federation.release import release_hash
-from wardround.federation.task import Declined, Failed, Pending, Released, Submission
+from wardround.federation.plan.task import Declined, Failed, Pending, Released, Submission
+from wardround.federation.trust.entry import Entry
 
 CALL_SECONDS = 30.0
 CHUNK_BYTES = 1024 * 1024

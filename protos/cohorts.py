@@ -21,7 +21,8 @@ from protos._generated import plan_pb2 as pb
 from protos.codec import Codec
 from protos.fields import Body, refuse
 from wardround.federation.errors import MalformedMessage, QueryMistaken
-from wardround.federation.expressions import (
+from wardround.federation.limits import Finite, Many, Text
+from wardround.federation.question.cohort import (
     MAX_DEPTH,
     MAX_TERMS,
     MAX_TEXT,
@@ -37,8 +38,7 @@ from wardround.federation.expressions import (
     depth,
     leaves,
 )
-from wardround.federation.limits import Finite, Many, Text
-from wardround.federation.study import parse_date
+from wardround.federation.study.study import parse_date
 
 _NUMBER = Finite("a number in a query")
 _TEXT = Text("a text in a query", longest=MAX_TEXT, shortest=0, plain=False)

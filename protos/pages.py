@@ -17,10 +17,10 @@ from protos._generated import analyst_service_pb2 as pb
 from protos._generated import answer_pb2
 from protos.fields import refuse
 from protos.words import ANSWER, ESTIMATE, PROGRESS, Wait
-from wardround.federation.answer import MAX_ESTIMATES, MAX_UPDATE_BYTES, Answer, Estimate, Progress, Update
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.limits import NUMBER_BYTES, Names, Whole
-from wardround.federation.shape import MAX_DIMENSION
+from wardround.federation.plan.layout import MAX_DIMENSION
+from wardround.federation.question.answer import MAX_ESTIMATES, MAX_UPDATE_BYTES, Answer, Estimate, Progress, Update
 
 PAGE_BYTES = 1024 * 1024
 

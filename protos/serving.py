@@ -19,16 +19,11 @@ from typing import TypeAlias
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from protos.limits import SERVING, SERVING_STRANGERS
+from protos.channel_limits import SERVING, SERVING_STRANGERS
 from protos.statuses import abort
 from protos.tls import Presented, serving_credentials
 from protos.waiting import WaitingRoom
-from wardround.federation.errors import (
-    ConfigurationMistaken,
-    FederationError,
-    InvariantBroken,
-    MalformedMessage,
-)
+from wardround.federation.errors import ConfigurationMistaken, FederationError, InvariantBroken, MalformedMessage
 
 log = logging.getLogger("wardround.wire")
 

@@ -20,11 +20,17 @@ from protos._generated import enrolment_service_pb2 as enrolment
 from protos._generated import plan_pb2 as plan
 from protos._generated import release_pb2 as release
 from protos._generated import site_service_pb2 as site
+from protos.channel_limits import MAX_MESSAGE_BYTES
 from protos.codec import Codec, Record, StandIn
 from protos.cohorts import BY_HAND
 from protos.fields import refuse
-from protos.limits import MAX_MESSAGE_BYTES
-from wardround.federation.answer import (
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.limits import Counted, Pem, PlanId, Text, Whole
+from wardround.federation.models.training import Stage, Step
+from wardround.federation.plain_text import fault_in
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import Declined, Failed, Pending, SignedTask
+from wardround.federation.question.answer import (
     MAX_ESTIMATES,
     MAX_UPDATE_BYTES,
     Answer,
@@ -34,15 +40,9 @@ from wardround.federation.answer import (
     Preview,
     Progress,
 )
-from wardround.federation.enrolment import Enrolment, Greeting
-from wardround.federation.errors import QueryMistaken
-from wardround.federation.ledger.entry import Entry, Head
-from wardround.federation.limits import Counted, Pem, PlanId, Text, Whole
-from wardround.federation.plain_text import fault_in
-from wardround.federation.plan import Plan
-from wardround.federation.query import Query
-from wardround.federation.task import Declined, Failed, Pending, SignedTask
-from wardround.federation.training import Stage, Step
+from wardround.federation.question.query import Query
+from wardround.federation.trust.enrolment import Enrolment, Greeting
+from wardround.federation.trust.entry import Entry, Head
 
 LONGEST_WAIT_SECONDS = 20.0
 MILLISECONDS = 1000

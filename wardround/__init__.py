@@ -13,15 +13,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wardround.analyst.budget import BudgetResult
-    from wardround.analyst.builder import Draft, bins, month, query
-    from wardround.analyst.client import Client, connect
+    from wardround.analyst.asking.builder import Draft, bins, month, query
+    from wardround.analyst.asking.client import Client, connect
     from wardround.analyst.learning.model_store import StoredModel, load_model
     from wardround.analyst.learning.request import TrainingRequest, read_request
-    from wardround.analyst.learning.trained_result import TrainingPreview, TrainingResult
-    from wardround.analyst.result import PreviewResult, Result
-    from wardround.analyst.sql import parse
-    from wardround.federation.answer import Estimate, Progress
+    from wardround.analyst.learning.trained_model import TrainingPreview, TrainingResult
+    from wardround.analyst.showing.budget import BudgetResult
+    from wardround.analyst.showing.result import PreviewResult, Result
+    from wardround.analyst.sql.read import parse
     from wardround.federation.errors import (
         AwaitingApproval,
         BudgetExceeded,
@@ -31,10 +30,11 @@ if TYPE_CHECKING:
         Refused,
         Unavailable,
     )
-    from wardround.federation.expressions import And, Between, Comparison, IsNull, Not, Operator, Or, Within
-    from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-    from wardround.federation.study import Study
-    from wardround.federation.training import ModelKind
+    from wardround.federation.models.training import ModelKind
+    from wardround.federation.question.answer import Estimate, Progress
+    from wardround.federation.question.cohort import And, Between, Comparison, IsNull, Not, Operator, Or, Within
+    from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+    from wardround.federation.study.study import Study
 
 __all__ = [
     "Aggregate",
@@ -81,15 +81,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "wardround.analyst.builder": ("Draft", "bins", "month", "query"),
-    "wardround.analyst.client": ("Client", "connect"),
-    "wardround.analyst.budget": ("BudgetResult",),
+    "wardround.analyst.asking.builder": ("Draft", "bins", "month", "query"),
+    "wardround.analyst.asking.client": ("Client", "connect"),
+    "wardround.analyst.showing.budget": ("BudgetResult",),
     "wardround.analyst.learning.model_store": ("StoredModel", "load_model"),
     "wardround.analyst.learning.request": ("TrainingRequest", "read_request"),
-    "wardround.analyst.learning.trained_result": ("TrainingPreview", "TrainingResult"),
-    "wardround.analyst.result": ("PreviewResult", "Result"),
-    "wardround.analyst.sql": ("parse",),
-    "wardround.federation.answer": ("Estimate", "Progress"),
+    "wardround.analyst.learning.trained_model": ("TrainingPreview", "TrainingResult"),
+    "wardround.analyst.showing.result": ("PreviewResult", "Result"),
+    "wardround.analyst.sql.read": ("parse",),
+    "wardround.federation.question.answer": ("Estimate", "Progress"),
     "wardround.federation.errors": (
         "AwaitingApproval",
         "BudgetExceeded",
@@ -101,7 +101,7 @@ _HOMES = {
         "Refused",
         "Unavailable",
     ),
-    "wardround.federation.expressions": (
+    "wardround.federation.question.cohort": (
         "And",
         "Between",
         "Comparison",
@@ -111,9 +111,9 @@ _HOMES = {
         "Or",
         "Within",
     ),
-    "wardround.federation.query": ("Aggregate", "Clip", "GroupBy", "Grouping", "Query", "Statistic"),
-    "wardround.federation.study": ("Study",),
-    "wardround.federation.training": ("ModelKind",),
+    "wardround.federation.question.query": ("Aggregate", "Clip", "GroupBy", "Grouping", "Query", "Statistic"),
+    "wardround.federation.study.study": ("Study",),
+    "wardround.federation.models.training": ("ModelKind",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

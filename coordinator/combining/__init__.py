@@ -14,12 +14,12 @@ import numpy as np
 from coordinator.combining import histograms, means, products, quantiles, regressions, spread, survival, tables, totals
 from coordinator.combining.noise import CONFIDENCE, Noise, NoiseSetting, noise_of
 from coordinator.combining.total import Total
-from wardround.federation.answer import Estimate
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.plan import Plan
-from wardround.federation.query import Statistic
-from wardround.federation.shape import PartKind, Shape
-from wardround.privacy.bounded import IntVector
+from wardround.federation.plan.layout import PartKind, Shape
+from wardround.federation.plan.plan import Plan
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.query import Statistic
+from wardround.privacy.noise.vectors import IntVector
 
 __all__ = ["CONFIDENCE", "Noise", "NoiseSetting", "Total", "added", "combine", "estimates_of", "exact_sums", "noise_of"]
 

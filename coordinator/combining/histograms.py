@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Iterator
 
 from coordinator.combining.total import Found, Total, estimate, number_text
-from wardround.federation.answer import Estimate
-from wardround.federation.shape import Part
+from wardround.federation.plan.layout import Part
+from wardround.federation.question.answer import Estimate
 
 
 def estimates(total: Total) -> Iterator[Estimate]:

@@ -13,10 +13,10 @@ from statistics import NormalDist
 
 from coordinator.combining.noise import NoiseSetting, noise_of
 from coordinator.combining.total import Found, estimate
-from wardround.federation.answer import Estimate
-from wardround.federation.plan import Plan
-from wardround.federation.release import Release
-from wardround.federation.shape import Shape
+from wardround.federation.forms.release import Release
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Plan
+from wardround.federation.question.answer import Estimate
 
 _NORMAL = NormalDist()
 _FARTHEST, _HALVINGS, _SMALLEST = 8.0, 40, 1e-300

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 from coordinator.combining.noise import Noise
 from coordinator.combining.total import Found, Total, Unknown, estimate, number_text
-from wardround.federation.answer import Estimate
-from wardround.federation.no_estimate import NoEstimate
-from wardround.privacy.uncertainty import mean_interval
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.no_estimate import NoEstimate
+from wardround.privacy.inference.error_bars import mean_interval
 
 
 def estimates(total: Total) -> Iterator[Estimate]:

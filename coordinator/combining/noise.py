@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.uncertainty import critical_value, sum_variance
+from wardround.privacy.inference.error_bars import critical_value, sum_variance
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 CONFIDENCE = 0.95
 _SMOOTH = Fraction(2**20)

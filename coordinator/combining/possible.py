@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wardround.federation.plan import Plan
-from wardround.federation.release import Release
-from wardround.federation.shape import Part, PartKind, Shape
-from wardround.privacy.bounded import IntVector
-from wardround.privacy.law import Mechanism
-from wardround.privacy.mechanisms import LARGEST_TOTAL
-from wardround.privacy.uncertainty import passed_with_chance
+from wardround.federation.forms.release import Release
+from wardround.federation.plan.layout import Part, PartKind, Shape
+from wardround.federation.plan.plan import Plan
+from wardround.privacy.inference.error_bars import passed_with_chance
+from wardround.privacy.mechanisms.additive import LARGEST_TOTAL
+from wardround.privacy.noise.distribution import Mechanism
+from wardround.privacy.noise.vectors import IntVector
 
 CHANCE = 2.0**-40
 

@@ -16,9 +16,9 @@ import numpy as np
 from coordinator.combining.noise import NORMAL
 from coordinator.combining.reaching import farthest
 from coordinator.combining.total import Floats, Found, Total, Unknown, of_column
-from wardround.federation.answer import Estimate
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.shape import PRODUCT_WEIGHT, SQUARE_WEIGHT, Part
+from wardround.federation.plan.layout import PRODUCT_WEIGHT, SQUARE_WEIGHT, Part
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.no_estimate import NoEstimate
 
 _EDGE, _LEAST = 1.0 - 1e-12, 1e-15
 _FEWEST = 4.0

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.combining.total import Floats, Found, Total, Unknown, estimate, number_text
-from wardround.federation.answer import Estimate
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.quantising import Coding, Tree
-from wardround.federation.shape import Part, Shape
-from wardround.federation.study import ColumnType, Unit
+from wardround.federation.forms.grids import Coding, Tree
+from wardround.federation.plan.layout import Part, Shape
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.study.study import ColumnType, Unit
 
 _ROUNDING = 1e-12
 

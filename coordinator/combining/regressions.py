@@ -16,9 +16,9 @@ from coordinator.combining.products import Products
 from coordinator.combining.reaching import Sloped, farthest
 from coordinator.combining.spread import root_of
 from coordinator.combining.total import Floats, Found, Total, Unknown, estimate
-from wardround.federation.answer import Estimate
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.quantising import Quantiser
+from wardround.federation.forms.grids import Quantiser
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.no_estimate import NoEstimate
 
 _SINGULAR = 1e-12
 _OUTCOME = 1

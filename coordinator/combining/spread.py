@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from coordinator.combining.noise import Noise
 from coordinator.combining.total import Found, Total, Unknown, estimate
-from wardround.federation.answer import Estimate
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.query import Statistic
-from wardround.privacy.uncertainty import ratio_interval
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.query import Statistic
+from wardround.privacy.inference.error_bars import ratio_interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ import numpy as np
 
 from coordinator.combining.noise import Noise
 from coordinator.combining.total import Floats, Found, Total, Unknown, estimate, number_text
-from wardround.federation.answer import Estimate
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.shape import Part
+from wardround.federation.plan.layout import Part
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.no_estimate import NoEstimate
 
 _LARGEST_LOG = 700.0
 _HALF = 0.5

@@ -14,9 +14,9 @@ import numpy as np
 
 from coordinator.combining.noise import CONFIDENCE, NORMAL, Noise
 from coordinator.combining.total import Floats, Found, Total, estimate
-from wardround.federation.answer import NOISE_AWARE, Estimate
-from wardround.federation.query import Aggregate, Statistic
-from wardround.federation.study import Unit
+from wardround.federation.question.answer import NOISE_AWARE, Estimate
+from wardround.federation.question.query import Aggregate, Statistic
+from wardround.federation.study.study import Unit
 
 SIMULATED = 9_999
 _MOST_DRAWS = 2**21

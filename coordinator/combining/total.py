@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.combining.noise import CONFIDENCE, Noise
-from wardround.federation.answer import Estimate
-from wardround.federation.expressions import Value
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.query import Aggregate
-from wardround.federation.shape import Part, Shape
+from wardround.federation.plan.layout import Part, Shape
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.cohort import Value
+from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.query import Aggregate
 
 Group = tuple[tuple[str, Value], ...]
 Floats = NDArray[np.float64]

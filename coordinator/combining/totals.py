@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.combining.total import Found, Total, estimate
-from wardround.federation.answer import Estimate
+from wardround.federation.question.answer import Estimate
 
 
 def estimates(total: Total) -> Iterator[Estimate]:

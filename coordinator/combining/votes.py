@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from coordinator.combining.noise import CONFIDENCE, NoiseSetting
 from coordinator.combining.tables import key_text
 from coordinator.combining.total import Found, estimate
-from wardround.federation.answer import Estimate
-from wardround.federation.plan import Plan, choice
-from wardround.federation.release import Release
-from wardround.federation.shape import Shape
-from wardround.federation.study import Unit
-from wardround.privacy.regret import regret_of_choice
+from wardround.federation.forms.release import Release
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Plan, choice
+from wardround.federation.question.answer import Estimate
+from wardround.federation.study.study import Unit
+from wardround.privacy.inference.selection_error import regret_of_choice
 
 
 def votes(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.sqlite_file import Database
+from wardround.federation.trust.identity import Identity
 
 
 class AnswerStore:

@@ -18,11 +18,11 @@ from coordinator.store.submissions import SubmissionStore
 from coordinator.store.tasks import TaskStore
 from coordinator.store.trainings import TrainingStore
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import cap_body, decode_body, text_in
-from wardround.federation.ledger.database import LEDGER_FILE, Database, Keeping, lost
-from wardround.federation.study import Study
+from wardround.federation.ledger.entry_body import cap_body, decode_body, text_in
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Keeping, lost
+from wardround.federation.study.study import Study
+from wardround.federation.trust.identity import Identity
 
 STUDY_ACCOUNT = "study"
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wardround.federation.identity import Identity, PublicIdentity
 from wardround.federation.ledger import accounts, chain
-from wardround.federation.ledger.body import Body
-from wardround.federation.ledger.database import Database
-from wardround.federation.ledger.entry import GENESIS, Head
-from wardround.privacy.loss import Cost
+from wardround.federation.ledger.entry_body import Body
+from wardround.federation.ledger.sqlite_file import Database
+from wardround.federation.trust.entry import GENESIS, Head
+from wardround.federation.trust.identity import Identity, PublicIdentity
+from wardround.privacy.accounting.cost import Cost
 
 _SITES = "SELECT name, key, patients, dataset, study_signature, state FROM sites"
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from protos import words
 from wardround.federation.errors import LedgerCorrupt, MalformedMessage
-from wardround.federation.plan import Plan
+from wardround.federation.plan.plan import Plan
 
 _REMEMBERED = 32
 

@@ -16,12 +16,12 @@ from coordinator.store import trainings
 from coordinator.store.plans import ReservedPlans, decode_plan, encode_plan
 from coordinator.store.trainings import Begun, Due, TrainingStore
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.identity import Identity
 from wardround.federation.ledger import accounts, chain
-from wardround.federation.ledger.body import Body, cost_body, facts_body
-from wardround.federation.ledger.database import Database
-from wardround.federation.plan import Charge, Plan
-from wardround.privacy.loss import Cost
+from wardround.federation.ledger.entry_body import Body, cost_body, facts_body
+from wardround.federation.ledger.sqlite_file import Database
+from wardround.federation.plan.plan import Charge, Plan
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.accounting.cost import Cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from coordinator.store.members import MemberStore, Standing, freeze
 from coordinator.store.rounds import RoundStore
-from wardround.federation.answer import SiteState
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.identity import Identity
+from wardround.federation.forms.release import release_hash
 from wardround.federation.ledger import accounts, chain
-from wardround.federation.ledger.body import Body
-from wardround.federation.ledger.database import Database
-from wardround.federation.ledger.entry import Entry, Head
-from wardround.federation.release import release_hash
-from wardround.federation.task import Declined, Released
+from wardround.federation.ledger.entry_body import Body
+from wardround.federation.ledger.sqlite_file import Database
+from wardround.federation.plan.task import Declined, Released
+from wardround.federation.question.answer import SiteState
+from wardround.federation.trust.entry import Entry, Head
+from wardround.federation.trust.identity import Identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from coordinator.store.rounds import Outcome, RoundStanding, RoundStore
 from coordinator.store.trainings import TrainingStore
-from wardround.federation.answer import SiteState
-from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import Body
-from wardround.federation.ledger.database import Database
-from wardround.federation.plan import Plan
+from wardround.federation.ledger.entry_body import Body
+from wardround.federation.ledger.sqlite_file import Database
+from wardround.federation.plan.plan import Plan
+from wardround.federation.question.answer import SiteState
+from wardround.federation.trust.identity import Identity
 
 
 @dataclass(frozen=True, slots=True)

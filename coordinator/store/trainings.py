@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from wardround.federation import canonical
 from wardround.federation.errors import LedgerCorrupt
-from wardround.federation.ledger.database import Database
-from wardround.federation.plan import Charge, Plan
-from wardround.federation.training import Step
+from wardround.federation.ledger.sqlite_file import Database
+from wardround.federation.models.training import Step
+from wardround.federation.plan.plan import Charge, Plan
 
 
 @dataclass(frozen=True, slots=True)

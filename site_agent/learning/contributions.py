@@ -14,10 +14,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from site_agent.learning.examples import Matrix, Vector
-from site_agent.learning.whole import Vectors, row_products
-from wardround.federation.step_form import Input, StepForm, is_binary, unpack
-from wardround.federation.training import ModelKind, StageKind
+from site_agent.learning.integer_vectors import Vectors, row_products
+from site_agent.reading.examples import Matrix, Vector
+from wardround.federation.models.step_form import Input, StepForm, is_binary, unpack
+from wardround.federation.models.training import ModelKind, StageKind
 
 Contribution = Callable[[Matrix, Vector, Vector], Vectors]
 """From the inputs and targets of rows, and where the model stands, to one vector for each row."""

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wardround.federation.errors import LedgerCorrupt, PlanRefused
-from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import Plain, cost_body, cost_in, decode_body, facts_body, facts_in, text_in
-from wardround.federation.ledger.entry import Entry
-from wardround.federation.plan import Charge
-from wardround.privacy.blocks import BlockFact, StepFact
-from wardround.privacy.facts import AnyFact
-from wardround.privacy.loss import Cost
+from wardround.federation.ledger.entry_body import Plain, cost_body, cost_in, decode_body, facts_body, facts_in, text_in
+from wardround.federation.plan.plan import Charge
+from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.facts import AnyFact
+from wardround.privacy.budget.training_charge import BlockFact, StepFact
 
 TAKEN = "this round of the training was taken before, with other numbers."
 

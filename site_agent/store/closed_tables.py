@@ -14,11 +14,11 @@ from enum import StrEnum
 
 from site_agent.store.freezing import refuse_if_frozen
 from wardround.federation.errors import LedgerCorrupt, Mistaken
-from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import decode_body, text_in
-from wardround.federation.ledger.database import Database
-from wardround.federation.ledger.entry import Entry
+from wardround.federation.ledger.entry_body import decode_body, text_in
+from wardround.federation.ledger.sqlite_file import Database
+from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.identity import Identity
 
 
 class Reason(StrEnum):

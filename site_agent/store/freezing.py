@@ -8,10 +8,10 @@ from __future__ import annotations
 import sqlite3
 
 from wardround.federation.errors import SiteFrozen
-from wardround.federation.identity import Identity
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import Plain, decode_body, text_in
-from wardround.federation.ledger.entry import Head
+from wardround.federation.ledger.entry_body import Plain, decode_body, text_in
+from wardround.federation.trust.entry import Head
+from wardround.federation.trust.identity import Identity
 
 
 def frozen_reason(connection: sqlite3.Connection) -> str | None:

@@ -31,16 +31,16 @@ from wardround.federation.errors import (
     SiteFrozen,
     UnknownTask,
 )
-from wardround.federation.identity import Identity, PublicIdentity
+from wardround.federation.forms.release import Release
 from wardround.federation.ledger import accounts, chain, site_tables
-from wardround.federation.ledger.body import cap_body, cap_in, decode_body, text_in
-from wardround.federation.ledger.database import LEDGER_FILE, Database, Keeping, lost
-from wardround.federation.ledger.entry import Entry, Head
-from wardround.federation.plan import Charge
-from wardround.federation.release import Release
-from wardround.federation.task import Declined, Released, SignedTask
-from wardround.privacy.filter import Cap
-from wardround.privacy.loss import Cost
+from wardround.federation.ledger.entry_body import cap_body, cap_in, decode_body, text_in
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Keeping, lost
+from wardround.federation.plan.plan import Charge
+from wardround.federation.plan.task import Declined, Released, SignedTask
+from wardround.federation.trust.entry import Entry, Head
+from wardround.federation.trust.identity import Identity, PublicIdentity
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import Cap
 
 
 def utc_today() -> datetime.date:

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from protos.words import TASK
 from wardround.federation.errors import Mistaken
-from wardround.federation.task import SignedTask
+from wardround.federation.plan.task import SignedTask
 
 DENIED = "ApprovalDenied"
 """The code of the refusal that a steward's `deny` becomes."""

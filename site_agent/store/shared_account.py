@@ -21,11 +21,11 @@ from pathlib import Path
 from site_agent.store.charges import TAKEN, Charged
 from wardround.federation.errors import InvariantBroken, PlanRefused
 from wardround.federation.ledger.accounts import budget_exceeded
-from wardround.federation.ledger.database import Database, Keeping
-from wardround.federation.plan import Charge
-from wardround.federation.study import Unit
-from wardround.privacy.filter import Cap, admits
-from wardround.privacy.loss import Cost
+from wardround.federation.ledger.sqlite_file import Database, Keeping
+from wardround.federation.plan.plan import Charge
+from wardround.federation.study.study import Unit
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import Cap, admits
 
 SCHEMA = """
 CREATE TABLE shared_charges (

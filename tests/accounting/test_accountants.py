@@ -21,9 +21,9 @@ from wardround.privacy.accounting.events import (
     Schedule,
     SubsampledGaussian,
 )
+from wardround.privacy.accounting.gaussian_dp import epsilon_of
 from wardround.privacy.accounting.renyi import ORDERS, renyi
-from wardround.privacy.accounting.report import compare, over_sites
-from wardround.privacy.gaussian import epsilon_of
+from wardround.privacy.report.compare import compare, over_sites
 
 
 def costs(counts: dict[Event, int], delta: float, overlap: int = 1) -> dict[str, float]:

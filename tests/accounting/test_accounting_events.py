@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 
+from wardround.privacy.accounting.cost import MU_UNIT, Fact, total
 from wardround.privacy.accounting.events import (
     Approximate,
     DiscreteGaussian,
@@ -18,8 +19,7 @@ from wardround.privacy.accounting.events import (
     Schedule,
     SubsampledGaussian,
 )
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import MU_UNIT, Fact, total
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 
 def gaussian_fact(scale: int, squared: int, dimension: int = 1) -> Fact:

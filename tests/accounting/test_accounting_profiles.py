@@ -11,7 +11,6 @@ from dp_accounting.pld.common import DifferentialPrivacyParameters
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.privacy.accounting.dots import LossDistribution, loss_distributions
 from wardround.privacy.accounting.events import (
     Approximate,
     DiscreteGaussian,
@@ -22,6 +21,7 @@ from wardround.privacy.accounting.events import (
     Pure,
     SubsampledGaussian,
 )
+from wardround.privacy.accounting.loss_distribution import LossDistribution, loss_distributions
 from wardround.privacy.accounting.profiles import FloatVector, profiles, spread
 
 STEP = 1e-3

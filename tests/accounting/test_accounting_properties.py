@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from wardround.privacy.accounting import accountants
 from wardround.privacy.accounting.composition import RunningLoss
+from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT
 from wardround.privacy.accounting.domination import dominating_cost
 from wardround.privacy.accounting.events import (
     Approximate,
@@ -22,9 +23,8 @@ from wardround.privacy.accounting.events import (
     Schedule,
     SubsampledGaussian,
 )
-from wardround.privacy.accounting.report import compare, over_sites
-from wardround.privacy.gaussian import epsilon_of
-from wardround.privacy.loss import MU_UNIT, SLACK_UNIT
+from wardround.privacy.accounting.gaussian_dp import epsilon_of
+from wardround.privacy.report.compare import compare, over_sites
 
 # Two grids of the same schedule differ by less than this, relative to the answer.
 GRID = 2e-3

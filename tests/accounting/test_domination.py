@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from wardround.privacy.accounting.composition import RunningLoss
+from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT, Cost
 from wardround.privacy.accounting.domination import dominating_cost, least_mu, pure_mu
 from wardround.privacy.accounting.events import (
     Approximate,
@@ -19,9 +20,8 @@ from wardround.privacy.accounting.events import (
     Schedule,
     SubsampledGaussian,
 )
-from wardround.privacy.filter import Cap, admits
-from wardround.privacy.gaussian import delta_of, epsilon_of
-from wardround.privacy.loss import MU_UNIT, SLACK_UNIT, Cost
+from wardround.privacy.accounting.gaussian_dp import delta_of, epsilon_of
+from wardround.privacy.budget.filter import Cap, admits
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ from fractions import Fraction
 import pytest
 
 from wardround.privacy.accounting.accountants import pld
+from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT
 from wardround.privacy.accounting.events import LARGEST_DELTA, Approximate, Gaussian, Pure, Schedule
-from wardround.privacy.accounting.patients import schedule_of
-from wardround.privacy.accounting.report import compare
-from wardround.privacy.facts import AnyFact
-from wardround.privacy.filter import epsilon_charged
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import MU_UNIT, SLACK_UNIT
-from wardround.privacy.selection import ChoiceFact, Choosing
-from wardround.privacy.thresholding import SelectionFact
+from wardround.privacy.budget.facts import AnyFact
+from wardround.privacy.budget.filter import epsilon_charged
+from wardround.privacy.mechanisms.partition_selection import SelectionFact
+from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.report.compare import compare
+from wardround.privacy.report.dearest_patient import schedule_of
 
 DELTA = 1e-6
 FREQUENT = SelectionFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4500, max_keys=2, steps=64)

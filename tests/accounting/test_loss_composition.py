@@ -19,7 +19,7 @@ from wardround.privacy.accounting.events import (
     Schedule,
     SubsampledGaussian,
 )
-from wardround.privacy.gaussian import delta_of, epsilon_of
+from wardround.privacy.accounting.gaussian_dp import delta_of, epsilon_of
 
 
 def epsilon(counts: dict[Event, int], delta: float) -> float:

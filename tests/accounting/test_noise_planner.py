@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.privacy.accounting import meaning
-from wardround.privacy.accounting.planner import (
+from wardround.privacy.accounting.gaussian_dp import delta_of, epsilon_of, mu_of
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.report import posterior_beliefs as meaning
+from wardround.privacy.report.planned_losses import (
     classic_sigma,
     epsilon_for,
     laplace_reach,
@@ -19,8 +21,6 @@ from wardround.privacy.accounting.planner import (
     plan_noise,
     shared_noise,
 )
-from wardround.privacy.gaussian import delta_of, epsilon_of, mu_of
-from wardround.privacy.law import Mechanism, NoiseLaw
 
 
 def test_one_answer_needs_the_analytic_sigma() -> None:

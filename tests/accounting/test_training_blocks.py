@@ -14,24 +14,18 @@ from hypothesis import strategies as st
 
 from wardround.privacy.accounting.accountants import pld
 from wardround.privacy.accounting.composition import RunningLoss
+from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT, Cost, Fact, gaussian_mu_squared, total
 from wardround.privacy.accounting.domination import charged_mu, hidden_share, least_mu
-from wardround.privacy.accounting.dots import TILTS, loss_distributions
-from wardround.privacy.accounting.events import (
-    LARGEST_DELTA,
-    Approximate,
-    Gaussian,
-    Schedule,
-    SubsampledGaussian,
-)
-from wardround.privacy.accounting.patients import dearest_patients, schedule_of
+from wardround.privacy.accounting.events import LARGEST_DELTA, Approximate, Gaussian, Schedule, SubsampledGaussian
+from wardround.privacy.accounting.gaussian_dp import delta_of
+from wardround.privacy.accounting.loss_distribution import TILTS, loss_distributions
 from wardround.privacy.accounting.profiles import profiles
-from wardround.privacy.accounting.report import compare
-from wardround.privacy.blocks import BlockFact, StageFact, StepFact, fold_cost
-from wardround.privacy.filter import epsilon_charged
-from wardround.privacy.gaussian import delta_of
-from wardround.privacy.law import LARGEST_SCALE, Mechanism, NoiseLaw
-from wardround.privacy.loss import MU_UNIT, SLACK_UNIT, Cost, Fact, gaussian_mu_squared, total
-from wardround.privacy.parallel import Group
+from wardround.privacy.budget.filter import epsilon_charged
+from wardround.privacy.budget.parallel import Group
+from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact, fold_cost
+from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseLaw
+from wardround.privacy.report.compare import compare
+from wardround.privacy.report.dearest_patient import dearest_patients, schedule_of
 
 LENGTH = 2**20
 SLACK = round(1e-9 * SLACK_UNIT)

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.plan import Plan, folds_of, price
-from wardround.federation.step_form import LENGTH, step_form
-from wardround.federation.study import Column, ColumnType, Study, Table, Unit
-from wardround.federation.training import Model, ModelKind, StageKind, Step, Training
-from wardround.federation.training_budget import StagePlan, cost_of, exact_training
-from wardround.privacy.blocks import fold_cost
-from wardround.privacy.calibration import mu_squared_units
-from wardround.privacy.filter import Cap, admits, epsilon_charged
-from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import SLACK_UNIT, Cost
-from wardround.privacy.parallel import in_parallel
+from wardround.federation.models.step_form import LENGTH, step_form
+from wardround.federation.models.training import Model, ModelKind, StageKind, Step, Training
+from wardround.federation.plan.plan import Plan, folds_of, price
+from wardround.federation.plan.training_budget import StagePlan, cost_of, exact_training
+from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit
+from wardround.privacy.accounting.cost import SLACK_UNIT, Cost
+from wardround.privacy.budget.calibration import mu_squared_units
+from wardround.privacy.budget.filter import Cap, admits, epsilon_charged
+from wardround.privacy.budget.parallel import in_parallel
+from wardround.privacy.budget.training_charge import fold_cost
+from wardround.privacy.noise.distribution import Mechanism
 
 MOMENTS, PRODUCTS, GRADIENT, SCORES = StageKind.MOMENTS, StageKind.PRODUCTS, StageKind.GRADIENT, StageKind.SCORES
 COLUMNS = (

@@ -8,8 +8,9 @@ import random
 from dataclasses import dataclass, field
 
 from tests.analyst.stored import estimate
-from wardround.analyst.courses import composed
-from wardround.federation.answer import (
+from wardround.analyst.asking.multi_round import composed
+from wardround.federation.errors import BudgetExceeded, FederationError, PeerUnreachable, QueryMistaken
+from wardround.federation.question.answer import (
     Answer,
     AskRequest,
     BudgetReport,
@@ -21,12 +22,11 @@ from wardround.federation.answer import (
     Progress,
     Remaining,
 )
-from wardround.federation.errors import BudgetExceeded, FederationError, PeerUnreachable, QueryMistaken
-from wardround.federation.query import Query, Statistic
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.privacy.calibration import without_slack
-from wardround.privacy.gaussian import epsilon_of, mu_of
+from wardround.federation.question.query import Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from wardround.privacy.budget.calibration import without_slack
 
 TEXT = """
     name = "cardio"

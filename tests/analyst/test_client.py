@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 import wardround
-from wardround.analyst.builder import query
-from wardround.analyst.client import Client
-from wardround.analyst.rounds import POLL_SECONDS
-from wardround.federation.answer import (
+from wardround.analyst.asking.ask import POLL_SECONDS
+from wardround.analyst.asking.builder import query
+from wardround.analyst.asking.client import Client
+from wardround.federation.errors import AwaitingApproval, BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
+from wardround.federation.question.answer import (
     Answer,
     AskRequest,
     BudgetReport,
@@ -23,11 +24,10 @@ from wardround.federation.answer import (
     Remaining,
     SiteState,
 )
-from wardround.federation.errors import AwaitingApproval, BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
-from wardround.federation.expressions import And, Comparison, IsNull, Not, Operator
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
+from wardround.federation.question.cohort import And, Comparison, IsNull, Not, Operator
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
 
 STUDY = parse_study(
     """

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling import call
-from wardround.analyst.rounds import Round
+from wardround.analyst.asking.ask import Round
 from wardround.cli.analyst_commands import RoundLines
-from wardround.federation.answer import Progress, SiteState
+from wardround.federation.question.answer import Progress, SiteState
 
 pytestmark = pytest.mark.usefixtures("same_noise")
 

@@ -8,19 +8,16 @@ import pytest
 
 from tests.analyst.lone_hospital import STUDY, TEXT, Hospital
 from tests.analyst.stored import PRIVACY
-from wardround.analyst.builder import query
-from wardround.analyst.client import Client
-from wardround.analyst.courses import composed, round_epsilon
-from wardround.analyst.rounds import Round
-from wardround.federation.answer import (
-    Excess,
-    Loss,
-)
+from wardround.analyst.asking.ask import Round
+from wardround.analyst.asking.builder import query
+from wardround.analyst.asking.client import Client
+from wardround.analyst.asking.multi_round import composed, round_epsilon
 from wardround.federation.errors import BudgetExceeded, PeerUnreachable, QueryMistaken, TooFewSites
-from wardround.federation.expressions import And, Or, Within
-from wardround.federation.query import Aggregate, Statistic
-from wardround.federation.study_file import parse_study
-from wardround.federation.wording import query_text
+from wardround.federation.plan.sql_text import query_text
+from wardround.federation.question.answer import Excess, Loss
+from wardround.federation.question.cohort import And, Or, Within
+from wardround.federation.question.query import Aggregate, Statistic
+from wardround.federation.study.study_file import parse_study
 
 BY_CODE = "SELECT code, COUNT(DISTINCT patient_id) FROM encounters GROUP BY code"
 MEDIAN = "SELECT MEDIAN(sbp) FROM encounters"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from wardround.analyst.sql import parse
+from wardround.analyst.sql.read import parse
 from wardround.federation.errors import BudgetExceeded
-from wardround.federation.query import Statistic
-from wardround.federation.study_file import parse_study
+from wardround.federation.question.query import Statistic
+from wardround.federation.study.study_file import parse_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
-from wardround.simulation.tables import find_sites
+from wardround.simulation.table_files import find_sites
 
 pytestmark = pytest.mark.usefixtures("same_noise")
 

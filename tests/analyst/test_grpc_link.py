@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 import wardround
-from coordinator.authority import Authority
+from coordinator.members.authority import Authority
 from protos import words
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer, add_AnalystServiceServicer_to_server
@@ -21,10 +21,19 @@ from protos.serving import Serving, serve
 from protos.tls import Presented, TlsKeys
 from protos.words import ASKED, PREVIEWED, REPORT, WATCH, read_question
 from tests.fixtures.ports import HOST, take_port
-from wardround.analyst.client import Client
-from wardround.analyst.grpc_link import GrpcAnalystLink
-from wardround.analyst.retrying import Persistence
-from wardround.federation.answer import (
+from wardround.analyst.asking.client import Client
+from wardround.analyst.link.grpc_link import GrpcAnalystLink
+from wardround.analyst.link.retrying import Persistence
+from wardround.federation.errors import (
+    AwaitingApproval,
+    BudgetExceeded,
+    ConfigurationMistaken,
+    FederationError,
+    NotAuthorized,
+    PeerUnreachable,
+    ProtocolViolation,
+)
+from wardround.federation.question.answer import (
     Answer,
     AskRequest,
     BudgetReport,
@@ -37,17 +46,8 @@ from wardround.federation.answer import (
     Remaining,
     SiteState,
 )
-from wardround.federation.certificates import Role, key_to_pem, new_tls_key
-from wardround.federation.errors import (
-    AwaitingApproval,
-    BudgetExceeded,
-    ConfigurationMistaken,
-    FederationError,
-    NotAuthorized,
-    PeerUnreachable,
-    ProtocolViolation,
-)
-from wardround.federation.profile import Profile, write_profile
+from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
+from wardround.federation.trust.profile import Profile, write_profile
 
 STUDY = """
 name = "cardio"

@@ -9,19 +9,19 @@ from xml.etree import ElementTree as Tree
 
 import pytest
 
-from coordinator.accounting import Outcome
-from coordinator.answers import StoredAnswer, _encode, decode_answer
+from coordinator.accounts.accounting import Outcome
+from coordinator.rounds.stored_answers import StoredAnswer, _encode, decode_answer
 from protos._generated import answer_pb2 as pb
 from protos.words import ANSWER, ESTIMATE
 from tests.analyst.stored import estimate, stored
-from wardround.analyst.plot import picture
-from wardround.analyst.result import Result
-from wardround.analyst.views import Asked, Compared, Ordering, View
-from wardround.federation.answer import Answer, Estimate, Loss
+from wardround.analyst.showing.plot import picture
+from wardround.analyst.showing.presentation import Asked, Compared, Ordering, View
+from wardround.analyst.showing.result import Result
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.expressions import Operator
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.question.answer import Answer, Estimate, Loss
+from wardround.federation.question.cohort import Operator
+from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 
 
 def unknown(reason: NoEstimate = NoEstimate.TOO_FEW, **changed: object) -> Estimate:

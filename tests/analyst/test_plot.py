@@ -4,11 +4,11 @@ from xml.etree import ElementTree as Tree
 
 import pytest
 
-from wardround.analyst.drawing import ticks_around
-from wardround.analyst.plot import picture
-from wardround.analyst.result import Result
-from wardround.federation.answer import Answer, Estimate, Loss, PrivacyStatement, Remaining
+from wardround.analyst.showing.plot import picture
+from wardround.analyst.showing.result import Result
+from wardround.analyst.showing.svg import ticks_around
 from wardround.federation.errors import ConfigurationMistaken, Mistaken
+from wardround.federation.question.answer import Answer, Estimate, Loss, PrivacyStatement, Remaining
 
 PRIVACY = PrivacyStatement("discrete_gaussian", Loss(0.5, 1e-6), Loss(0.5, 1e-6), Remaining(2.0, 0.7), 1, "parallel")
 

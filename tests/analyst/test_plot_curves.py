@@ -8,8 +8,8 @@ from xml.etree import ElementTree as Tree
 import pytest
 
 from tests.analyst.stored import estimate, stored
-from wardround.analyst.plot import MOST_ROWS, picture
-from wardround.federation.answer import Estimate
+from wardround.analyst.showing.plot import MOST_ROWS, picture
+from wardround.federation.question.answer import Estimate
 
 
 def drawn(*estimates: Estimate) -> Tree.Element:

@@ -11,10 +11,11 @@ import sys
 import pyarrow as pa
 import pytest
 
-from wardround.analyst.documents import error_document
-from wardround.analyst.result import PreviewResult, Result
-from wardround.analyst.tables import MAX_LINES, decimals_for, interval_text, with_error
-from wardround.federation.answer import (
+from wardround.analyst.showing.documents import error_document
+from wardround.analyst.showing.result import PreviewResult, Result
+from wardround.analyst.showing.text_tables import MAX_LINES, decimals_for, interval_text, with_error
+from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, QueryMistaken
+from wardround.federation.question.answer import (
     Answer,
     Estimate,
     Excess,
@@ -24,7 +25,6 @@ from wardround.federation.answer import (
     PrivacyStatement,
     Remaining,
 )
-from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, QueryMistaken
 
 PRIVACY = PrivacyStatement(
     mechanism="discrete_gaussian",

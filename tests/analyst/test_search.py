@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.analyst.search import ROUNDS, Share, found, next_value
+from wardround.analyst.asking.quantile_search import ROUNDS, Share, found, next_value
 
 BOUNDS = (0.0, 1024.0)
 shares = st.lists(

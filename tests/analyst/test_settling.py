@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.analyst.settling import settled
-from wardround.analyst.sql import read
+from wardround.analyst.asking.binding import settled
+from wardround.analyst.sql.read import read
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.study_file import parse_study
+from wardround.federation.study.study_file import parse_study
 
 STUDY = parse_study(
     """

@@ -6,19 +6,9 @@ import datetime
 
 import pytest
 
-from wardround.analyst.sql import condition, parse
-from wardround.federation.expressions import (
-    And,
-    Between,
-    Comparison,
-    Expression,
-    IsNull,
-    Not,
-    Operator,
-    Or,
-    Within,
-)
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.analyst.sql.read import condition, parse
+from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 
 EVENTS = Aggregate(Statistic.COUNT)
 OLD = Comparison("age", Operator.GREATER_OR_EQUAL, 40)

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot import Tokenizer
 
-from wardround.analyst.sql import condition, parse
-from wardround.analyst.sql_reader import MAX_CHARACTERS
+from wardround.analyst.sql.parse import MAX_CHARACTERS
+from wardround.analyst.sql.read import condition, parse
 from wardround.federation.errors import QueryMistaken
 
 W = "SELECT COUNT(*) FROM t WHERE "

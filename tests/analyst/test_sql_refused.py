@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wardround.analyst.sql import condition, parse
+from wardround.analyst.sql.read import condition, parse
 from wardround.federation.errors import QueryMistaken
 
 GRAMMAR = (

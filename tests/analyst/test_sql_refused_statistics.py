@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wardround.analyst.sql import parse
+from wardround.analyst.sql.read import parse
 from wardround.federation.errors import QueryMistaken
 
 LINES = (Path(__file__).parent / "refused_sql.txt").read_text("utf-8").splitlines()

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from wardround.analyst.builder import Draft, bins, month, query
-from wardround.analyst.sql import parse, read
-from wardround.analyst.views import Compared, Every, Ordering, Some, View
+from wardround.analyst.asking.builder import Draft, bins, month, query
+from wardround.analyst.showing.presentation import Compared, Every, Ordering, Some, View
+from wardround.analyst.sql.read import parse, read
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.expressions import Operator
-from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-from wardround.federation.wording import query_text
+from wardround.federation.plan.sql_text import query_text
+from wardround.federation.question.cohort import Operator
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 
 Q = query("t")
 CLIP = {"x": (90.0, 180.0)}

@@ -9,15 +9,15 @@ import math
 import pytest
 
 from tests.analyst.stored import ANSWER, estimate, stored
-from wardround.analyst.builder import query
-from wardround.analyst.ownership import owners
-from wardround.analyst.result import Result
-from wardround.analyst.sql import read
-from wardround.analyst.views import Asked, label_of, statistic_label
-from wardround.federation.answer import Estimate
-from wardround.federation.expressions import Value
-from wardround.federation.query import Aggregate, Clip, Query, Statistic
-from wardround.federation.wording import aggregate_text
+from wardround.analyst.asking.builder import query
+from wardround.analyst.showing.ownership import owners
+from wardround.analyst.showing.presentation import Asked, label_of, statistic_label
+from wardround.analyst.showing.result import Result
+from wardround.analyst.sql.read import read
+from wardround.federation.plan.sql_text import aggregate_text
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.cohort import Value
+from wardround.federation.question.query import Aggregate, Clip, Query, Statistic
 
 COUNTS = (("E11", 50.0), ("I10", 70.0), ("C50", 10.0), ("Z99", 60.0))
 MEANS = (("E11", 3.0), ("I10", 1.0), ("C50", 2.0), ("Z99", 1.0))

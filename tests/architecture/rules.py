@@ -23,15 +23,20 @@ FORBIDDEN_IN_NAMES = frozenset(
     ("client", "server", "node", "job", "manager", "handler", "engine", "processor")
 ) | frozenset(("util", "helper", "common", "misc", "context", "data", "info"))
 NAMES_ALLOWED = (
-    ("wardround.analyst.client", "client"),
-    ("wardround.analyst.client", "Client"),
+    ("wardround.analyst.asking.client", "client"),
+    ("wardround.analyst.asking.client", "Client"),
     ("protos.tls", "caller_common_name"),  # X.509's own word
     ("wardround.analyst.flower.grid", "get_node_ids"),  # Flower's own word
     ("wardround.analyst.flower.strategies", "get_node_ids"),
 )
 
 # The top loops, where an unforeseen fault becomes one fixed sentence; and where rows may have decided what failed.
-BROAD_EXCEPT_ALLOWED = ("wardround.cli.main", "site_agent.agent", "site_agent.pipeline", "protos.serving")
+BROAD_EXCEPT_ALLOWED = (
+    "wardround.cli.main",
+    "site_agent.serving.agent",
+    "site_agent.answering.pipeline",
+    "protos.serving",
+)
 
 # Messages never travel past the codec.
 GENERATED_ALLOWED = (
@@ -42,10 +47,10 @@ GENERATED_ALLOWED = (
     "protos.chunked_release",
     "protos.calls",
     "protos.statuses",
-    "coordinator.*_service",
-    "coordinator.serve",
-    "site_agent.link",
-    "wardround.analyst.link",
+    "coordinator.serving.*_service",
+    "coordinator.serving.serve",
+    "site_agent.serving.link",
+    "wardround.analyst.link.link",
 )
 
 # Flower is an extra of the analyst's, and no site or coordinator ever needs it.
@@ -61,15 +66,15 @@ FLOWER_INSIDE = (
     "flwr.superlink",
     "flwr.compat",
 )
-FLOWER_INSIDE_ALLOWED = ("wardround.analyst.flower.records",)
+FLOWER_INSIDE_ALLOWED = ("wardround.analyst.flower.messages",)
 
 # Where the system's entropy may be drawn: noise, keys, nonces and one-use secrets.
 ENTROPY_ALLOWED = (
     "wardround.privacy.noise*",
-    "wardround.analyst.client",  # the nonce of a fresh question
-    "coordinator.enrolment",  # the secret of an invitation
-    "site_agent.agent",  # jitter
-    "site_agent.folder",  # the key of the row order
+    "wardround.analyst.asking.client",  # the nonce of a fresh question
+    "coordinator.members.enrolment",  # the secret of an invitation
+    "site_agent.serving.agent",  # jitter
+    "site_agent.serving.folder",  # the key of the row order
 )
 
 # A seeded generator is insecure by construction: private noise never comes from one.
@@ -79,7 +84,7 @@ SEEDED_ALLOWED = (
 )
 
 # A ledger that does not wait for the disk, and objects that run code when they are read: for simulations only.
-FLEETING_ALLOWED = ("wardround.simulation*", "wardround.federation.ledger.database")
+FLEETING_ALLOWED = ("wardround.simulation*", "wardround.federation.ledger.sqlite_file")
 PICKLE_ALLOWED = ("wardround.simulation.processes",)
 
 # Who may know a database driver: each role's storage room, what is under every ledger, and sources of rows.
@@ -87,17 +92,17 @@ DRIVERS = ("sqlite3", "psycopg")
 DRIVERS_ALLOWED = (
     "coordinator.store*",
     "site_agent.store*",
-    "site_agent.sources.sqlite*",
-    "site_agent.sources.postgresql*",
+    "site_agent.reading.sources.sqlite*",
+    "site_agent.reading.sources.postgresql*",
     "wardround.federation.ledger*",
 )
 # Each role has one storage room: outside it there is no SQL, no connection and nothing that works on one.
 STORES = {"coordinator": "coordinator.store", "site_agent": "site_agent.store"}
-STORE_INSIDE = ("chain", "accounts", "database.Database")
+STORE_INSIDE = ("chain", "accounts", "sqlite_file.Database")
 STORE_VERBS = frozenset(("execute", "executemany", "fetchone", "fetchall", "database"))
 SQL = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA|BEGIN|COMMIT|ROLLBACK)\b")
 # Sources speak SQL too, about a hospital's own tables.
-SQL_ALLOWED = ("site_agent.sources*", "site_agent.relations", "site_agent.relating*")
+SQL_ALLOWED = ("site_agent.reading.sources*", "site_agent.reading.relations*")
 
 
 @dataclass(frozen=True, slots=True)

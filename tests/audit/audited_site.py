@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from site_agent.learning.examples import Examples
+from site_agent.reading.examples import Examples
 from tests.roles.lone_site import LoneSite, Rows
-from wardround.federation.release import decode_release
-from wardround.federation.step_form import StepForm
-from wardround.federation.task import Released
-from wardround.federation.training import StageKind, Training
-from wardround.privacy.bounded import IntVector
-from wardround.privacy.chance import Chance, SecureChance
-from wardround.privacy.loss import Cost
+from wardround.federation.forms.release import decode_release
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.training import StageKind, Training
+from wardround.federation.plan.task import Released
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.mechanisms.randomness import Chance, SecureChance
+from wardround.privacy.noise.vectors import IntVector
+from wardround.simulation.audit.training_runs import Releasing, plan_of, trained
 from wardround.simulation.audit.training_worlds import training_text
-from wardround.simulation.audit.trainings import Releasing, plan_of, trained
 
 ROOM = 9000.0
 

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from site_agent.learning.examples import Examples
-from site_agent.learning.steps import take
+from site_agent.learning.training_step import take
+from site_agent.reading.examples import Examples
 from tests.audit.audited_site import ROOM, TrainingSite
-from wardround.federation.descent import moved
-from wardround.federation.step_form import LENGTH, pack, step_form
-from wardround.federation.training import StageKind, Training
-from wardround.federation.training_budget import StagePlan, cost_of
-from wardround.privacy.auditing import Statistic, epsilon_bound, likelihood_ratio, mu_bound
-from wardround.privacy.bounded import IntVector
-from wardround.privacy.chance import Chance, SecureChance
-from wardround.privacy.gaussian import epsilon_of
-from wardround.privacy.law import NoiseLaw
-from wardround.simulation.audit.pipeline import scaled
+from wardround.federation.models.descent import moved
+from wardround.federation.models.step_form import LENGTH, pack, step_form
+from wardround.federation.models.training import StageKind, Training
+from wardround.federation.plan.training_budget import StagePlan, cost_of
+from wardround.privacy.accounting.gaussian_dp import epsilon_of
+from wardround.privacy.inference.audit_bounds import Statistic, epsilon_bound, likelihood_ratio, mu_bound
+from wardround.privacy.mechanisms.randomness import Chance, SecureChance
+from wardround.privacy.noise.distribution import NoiseLaw
+from wardround.privacy.noise.vectors import IntVector
+from wardround.simulation.audit.question_claims import scaled
 from wardround.simulation.audit.training_claims import (
     by_rows,
     plan_of_folds,
@@ -32,8 +32,8 @@ from wardround.simulation.audit.training_claims import (
     training_of,
     without_samples,
 )
+from wardround.simulation.audit.training_runs import START, Releasing, Tried, law_of, rounds_of, site, telling, trained
 from wardround.simulation.audit.training_worlds import CANARY_ROWS, Hospitals, hospitals, training_study
-from wardround.simulation.audit.trainings import START, Releasing, Tried, law_of, rounds_of, site, telling, trained
 from wardround.simulation.noise import SeededNoise, ZeroNoise
 
 # Few trainings prove little, and how much is luck: here it is the same luck every time.

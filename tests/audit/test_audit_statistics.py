@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from wardround.privacy.auditing import (
+from wardround.privacy.inference.audit_bounds import (
     Event,
     beta_tail,
     clopper_pearson,
@@ -20,9 +20,9 @@ from wardround.privacy.auditing import (
     mu_bound,
     variance_score,
 )
-from wardround.privacy.exact_loss import pmf
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.noise import SecureNoise
+from wardround.privacy.inference.exact_loss import pmf
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.sampler import SecureNoise
 
 # A bound may be wrong as often as it says; of these draws, which are the same every time, none is.
 pytestmark = pytest.mark.usefixtures("same_noise")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.calling import Call, call
 from tests.simulation.hospitals_on_disk import random_rows, study_text, write_site
-from wardround.federation.ledger.verify import verify
+from wardround.federation.ledger.verify.verify import verify
 
 COUNT = "SELECT COUNT(*) FROM encounters"
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.cli.calling import call
 from tests.docs.pages import ROOT, all_blocks
-from wardround.federation.answer import AskRequest
-from wardround.federation.plan import price
-from wardround.federation.study_file import parse_study
-from wardround.privacy.filter import admits
-from wardround.privacy.loss import Cost
+from wardround.federation.plan.plan import price
+from wardround.federation.question.answer import AskRequest
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import admits
 from wardround.simulation import study_costs as costs
 
 STUDY = """

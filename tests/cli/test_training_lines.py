@@ -9,7 +9,7 @@ import pytest
 from wardround.analyst.learning.driver import TrainingRound
 from wardround.cli import training_commands
 from wardround.cli.training_commands import TrainingLines
-from wardround.federation.answer import Progress, Remaining, SiteState
+from wardround.federation.question.answer import Progress, Remaining, SiteState
 
 ROUND = TrainingRound(1, 9, "gradients", Remaining(2.0, 0.5))
 AWAITED = Progress(3, (("lakeside", SiteState.OPEN), ("st-mary", SiteState.RELEASED)))

@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 
 from protos.words import TASK
-from site_agent.dataset import TableSource
-from site_agent.open_dataset import open_dataset
-from site_agent.pipeline import Pipeline
-from site_agent.policy import Approval, Policy
+from site_agent.answering.pipeline import Pipeline
+from site_agent.answering.policy import Approval, Policy
+from site_agent.reading.dataset import TableSource
+from site_agent.serving.open_dataset import open_dataset
 from site_agent.store.ledger import SiteLedger
 from tests.integration.faulty_site import Fate, FaultyTables
 from tests.roles.lone_site import NAME
-from wardround.federation.identity import Identity
-from wardround.federation.query import Statistic
-from wardround.federation.study_file import read_study
+from wardround.federation.question.query import Statistic
+from wardround.federation.study.study_file import read_study
+from wardround.federation.trust.identity import Identity
 from wardround.simulation.noise import ZeroNoise
 
 KEY = bytes(range(32))

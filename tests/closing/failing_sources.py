@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from site_agent.dataset import Dataset, Tables, TableSource
-from site_agent.learning.examples import Examples
-from site_agent.open_dataset import open_dataset
-from site_agent.prepared.batches import Fingerprint, Preparable
+from site_agent.reading.batches import Fingerprint, Preparable
+from site_agent.reading.dataset import Dataset, Tables, TableSource
+from site_agent.reading.examples import Examples
+from site_agent.serving.open_dataset import open_dataset
 from tests.sources.postgresql_cluster import absent, cluster
-from wardround.federation.shape import Shape
-from wardround.federation.step_form import StepForm
-from wardround.federation.study import Table
-from wardround.privacy.bounded import Bounded
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.plan.layout import Shape
+from wardround.federation.study.study import Table
+from wardround.privacy.noise.vectors import Bounded
 
 STUDY = """\
 name = "trial"

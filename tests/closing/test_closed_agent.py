@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.agent import LONGEST_FAILED_SECONDS, LONGEST_PAUSE_SECONDS, Agent
-from site_agent.closing import REMINDER_SECONDS
-from site_agent.policy import Approval
-from site_agent.prepared.batches import Fingerprint
+from site_agent.answering.closing import REMINDER_SECONDS
+from site_agent.answering.policy import Approval
+from site_agent.reading.batches import Fingerprint
+from site_agent.serving.agent import LONGEST_FAILED_SECONDS, LONGEST_PAUSE_SECONDS, Agent
 from tests.closing.failing_sources import STUDY
 from tests.roles.lone_site import NAME, LoneSite, Rows
 from tests.roles.test_agent import Hurried, Scripted
 from wardround.federation.errors import SourceFailed
-from wardround.federation.ledger.body import encode_body
-from wardround.federation.ledger.entry import EMPTY, Entry, make_entry
-from wardround.federation.release import release_hash
-from wardround.federation.shape import Shape
-from wardround.federation.study import Table
-from wardround.federation.task import Failed, Pending, Released, SignedTask, Submission
-from wardround.privacy.bounded import Bounded
+from wardround.federation.forms.release import release_hash
+from wardround.federation.ledger.entry_body import encode_body
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.task import Failed, Pending, Released, SignedTask, Submission
+from wardround.federation.study.study import Table
+from wardround.federation.trust.entry import EMPTY, Entry, make_entry
+from wardround.privacy.noise.vectors import Bounded
 
 LABS = """\
 [tables.labs]

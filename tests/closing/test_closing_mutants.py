@@ -21,11 +21,11 @@ SQLITE = "SQLite, a function that raises"
 
 # Where each module's word is used.
 USES = {
-    "site_agent.closing": ("site_agent.pipeline", "Closing"),
+    "site_agent.answering.closing": ("site_agent.answering.pipeline", "Closing"),
     "site_agent.store.closed_tables": ("site_agent.store.ledger", "ClosedTables"),
-    "site_agent.pipeline": ("tests.roles.lone_site", "Pipeline"),
-    "coordinator.dispatch": ("coordinator.federation", "Dispatch"),
-    "coordinator.collection": ("coordinator.federation", "Collection"),
+    "site_agent.answering.pipeline": ("tests.roles.lone_site", "Pipeline"),
+    "coordinator.rounds.dispatch": ("coordinator.rounds.coordinator", "Dispatch"),
+    "coordinator.rounds.collection": ("coordinator.rounds.coordinator", "Collection"),
 }
 
 
@@ -81,8 +81,12 @@ class Mutant(NamedTuple):
     law: Callable[[Path, pytest.LogCaptureFixture], None]
 
 
-CLOSING, CLOSED, PIPELINE = "site_agent.closing", "site_agent.store.closed_tables", "site_agent.pipeline"
-DISPATCH, COLLECTION = "coordinator.dispatch", "coordinator.collection"
+CLOSING, CLOSED, PIPELINE = (
+    "site_agent.answering.closing",
+    "site_agent.store.closed_tables",
+    "site_agent.answering.pipeline",
+)
+DISPATCH, COLLECTION = "coordinator.rounds.dispatch", "coordinator.rounds.collection"
 MUTANTS = {
     "nothing is closed": Mutant(CLOSING, "        self._close(form.table, before)\n", "", closes_for_all),
     "only the plan that failed is closed": Mutant(

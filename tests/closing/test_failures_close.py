@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from protos.words import TASK
-from site_agent.dataset import Tables
+from site_agent.reading.dataset import Tables
 from tests.closing.failing_sources import BAD, COHORTS, EVERY_SOURCE, SOURCES, asking, sqlite_that_raises
 from tests.closing.watched_site import WatchedSite
 from tests.integration.faulty_site import CLOSING_POINTS
-from wardround.federation.ledger.verify import verify
-from wardround.federation.plan import price
-from wardround.federation.task import Failed, Released
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.plan import price
+from wardround.federation.plan.task import Failed, Released
 
 ROOT = Path(__file__).parents[2]
 

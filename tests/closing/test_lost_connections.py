@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.closing import MOST_UNENDED
-from site_agent.dataset import TableSource
-from site_agent.open_dataset import open_dataset
+from site_agent.answering.closing import MOST_UNENDED
+from site_agent.reading.dataset import TableSource
+from site_agent.serving.open_dataset import open_dataset
 from tests.closing.failing_sources import BAD, COHORTS, KEY, asking, sqlite_that_raises
 from tests.closing.watched_site import WatchedSite
 from tests.roles.lone_site import LoneSite, Rows
 from tests.sources.postgresql_cluster import Cluster, absent, begun
-from wardround.federation.ledger.verify import verify
-from wardround.federation.task import Failed, Released, Submission
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.task import Failed, Released, Submission
 
 psycopg = pytest.importorskip("psycopg")
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from site_agent.agent import Agent
-from site_agent.policy import Approval
+from site_agent.answering.policy import Approval
+from site_agent.serving.agent import Agent
 from site_agent.store.ledger import SiteLedger
 from tests.closing.failing_sources import COHORTS, asking, sqlite_that_raises
 from tests.closing.watched_site import WatchedSite
@@ -23,8 +23,8 @@ from tests.roles.test_agent import Scripted
 from tests.roles.test_hostile_training import TRAINED, plan, scores, step
 from tests.roles.test_keys_and_choices import CHOICE, GAUSSIAN, KEYS, VOTES, lone, plan_of
 from wardround.federation.errors import LedgerBusy, MalformedMessage, PlanRefused, SchemaRefused
-from wardround.federation.ledger.verify import verify
-from wardround.federation.task import Failed, SignedTask
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.task import Failed, SignedTask
 
 CANARY = "Müller"
 SOON_SECONDS = 30.0

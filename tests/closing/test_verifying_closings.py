@@ -16,13 +16,13 @@ from tests.ledger.test_verify_site import CAPPED, FROZEN, RELEASED, Said, codes,
 from wardround.federation import canonical
 from wardround.federation.errors import Mistaken, SiteFrozen
 from wardround.federation.ledger import site_tables
-from wardround.federation.ledger.database import LEDGER_FILE
-from wardround.federation.ledger.entry import EMPTY, Head
-from wardround.federation.ledger.evidence import Evidence
-from wardround.federation.ledger.export import export
-from wardround.federation.ledger.verify import judge, verify
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Released
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE
+from wardround.federation.ledger.verify.evidence import Evidence
+from wardround.federation.ledger.verify.export import export
+from wardround.federation.ledger.verify.verify import judge, verify
+from wardround.federation.plan.task import Released
+from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.entry import EMPTY, Head
 
 STUDY_TEXT = canonical.encode(parse_study(STUDY)).decode()
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.dispatch import LONGEST_RETRY_SECONDS
-from coordinator.federation import Coordinator
+from coordinator.rounds.coordinator import Coordinator
+from coordinator.rounds.dispatch import LONGEST_RETRY_SECONDS
 from coordinator.store.ledger import open_ledger
-from site_agent.dataset import Tables
+from site_agent.reading.dataset import Tables
 from tests.closing.failing_sources import BAD, COHORTS, STUDY, asking, sqlite_that_raises
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
-from wardround.federation.answer import Progress, SiteState
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Failed
+from wardround.federation.plan.task import Failed
+from wardround.federation.question.answer import Progress, SiteState
+from wardround.federation.study.study_file import parse_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
 

@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from site_agent.dataset import Tables
-from site_agent.learning.examples import Examples
-from site_agent.prepared.batches import Fingerprint
+from site_agent.reading.batches import Fingerprint
+from site_agent.reading.dataset import Tables
+from site_agent.reading.examples import Examples
 from site_agent.store.ledger import SiteLedger
 from tests.closing.failing_sources import KEY, STUDY
 from tests.roles.lone_site import LoneSite
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.shape import Shape
-from wardround.federation.step_form import StepForm
-from wardround.federation.study import Table
-from wardround.federation.task import Submission
-from wardround.privacy.bounded import Bounded
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.task import Submission
+from wardround.federation.study.study import Table
+from wardround.privacy.noise.vectors import Bounded
 
 
 @dataclass

@@ -8,25 +8,25 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.federation import Coordinator
-from coordinator.patience import PumpedPatience
+from coordinator.clock import PumpedPatience
+from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import begin_ledger, open_ledger
-from wardround.federation.answer import Answer, AskRequest
 from wardround.federation.errors import FederationError
-from wardround.federation.identity import Identity, Purpose
-from wardround.federation.ledger.body import encode_body
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.ledger.entry import EMPTY, Entry, Head, make_entry
-from wardround.federation.ledger.verify import Verification, verify
-from wardround.federation.plan import Plan, form_of
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.release import Release, release_hash
-from wardround.federation.shape import PartKind
-from wardround.federation.step_form import StepForm
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Submission
-from wardround.privacy.loss import Cost
+from wardround.federation.forms.release import Release, release_hash
+from wardround.federation.ledger.entry_body import encode_body
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.verify.verify import Verification, verify
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.plan.layout import PartKind
+from wardround.federation.plan.plan import Plan, form_of
+from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Submission
+from wardround.federation.question.answer import Answer, AskRequest
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.entry import EMPTY, Entry, Head, make_entry
+from wardround.federation.trust.identity import Identity, Purpose
+from wardround.privacy.accounting.cost import Cost
 
 STUDY = """\
 name = "cardio"

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.federation import Coordinator
-from coordinator.roster import Roster
+from coordinator.members.roster import Roster
+from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import open_ledger
 from tests.coordinator.hospitals import ANALYST, PATIENTS, ask, oracle, study
-from wardround.federation.answer import Answer
 from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, NotAuthorized
-from wardround.federation.identity import Identity
-from wardround.federation.plan import price
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.plan.plan import price
+from wardround.federation.question.answer import Answer
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.accounting.events import Schedule
-from wardround.privacy.accounting.report import compare
-from wardround.privacy.filter import epsilon_spent
-from wardround.privacy.loss import Cost
-from wardround.privacy.parallel import in_parallel
+from wardround.privacy.budget.filter import epsilon_spent
+from wardround.privacy.budget.parallel import in_parallel
+from wardround.privacy.report.compare import compare
 
 
 def test_a_question_above_the_budget_says_asked_remaining_and_difference(tmp_path: Path) -> None:

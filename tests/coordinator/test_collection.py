@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.accounting import question_of
+from coordinator.accounts.accounting import question_of
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
-from wardround.federation.answer import SiteState
 from wardround.federation.errors import MalformedMessage, NotAuthorized, ReleaseConflict, SiteFrozen, UnknownTask
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.body import encode_body
-from wardround.federation.ledger.entry import Entry, Head, make_entry
-from wardround.federation.plan import Plan
-from wardround.federation.release import Release, release_hash
-from wardround.federation.task import Declined, Failed, Pending, Released, Submission
-from wardround.privacy.loss import Cost
+from wardround.federation.forms.release import Release, release_hash
+from wardround.federation.ledger.entry_body import encode_body
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import Declined, Failed, Pending, Released, Submission
+from wardround.federation.question.answer import SiteState
+from wardround.federation.trust.entry import Entry, Head, make_entry
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.accounting.cost import Cost
 
 
 @pytest.fixture

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import strategies as st
 
 from coordinator.combining import NoiseSetting, combine, exact_sums
-from coordinator.combining.updates import updates
-from coordinator.expecting import expected_errors
-from coordinator.planning import plans_for
+from coordinator.combining.training_sums import updates
+from coordinator.rounds.expected_error import expected_errors
+from coordinator.rounds.planning import plans_for
 from tests.coordinator.hospitals import PATIENTS, ask, study
-from wardround.federation.answer import Estimate
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.plan import Plan, shape_of
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.release import Release
-from wardround.federation.shape import Shape
-from wardround.federation.study import Study
-from wardround.privacy.law import Mechanism
+from wardround.federation.forms.release import Release
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Plan, shape_of
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.privacy.noise.distribution import Mechanism
 
 SITES = {"a": 1000, "b": 1000, "c": 1000}
 EXACT = NoiseSetting(noiseless=True)

@@ -8,9 +8,9 @@ import pytest
 
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
 from tests.coordinator.test_trainings import step, training
-from wardround.federation.answer import AskRequest, Excess
 from wardround.federation.errors import BudgetExceeded
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.question.answer import AskRequest, Excess
+from wardround.federation.question.query import Aggregate, Query, Statistic
 
 AVERAGE = Query("encounters", (Aggregate(Statistic.MEAN, "sbp"),))
 LATER = {

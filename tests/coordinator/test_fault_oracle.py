@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator.hospitals import ANALYST, ask, oracle
-from wardround.federation.answer import Answer, Progress, SiteState
 from wardround.federation.errors import AwaitingApproval, NotAuthorized, QueryMistaken, TooFewSites
+from wardround.federation.question.answer import Answer, Progress, SiteState
 
 
 def test_all_three_sites_answer_111(tmp_path: Path) -> None:

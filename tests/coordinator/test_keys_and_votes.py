@@ -11,29 +11,29 @@ import numpy as np
 import pytest
 
 from coordinator.combining import NoiseSetting
-from coordinator.combining.released import combine_releases
-from coordinator.expecting import expected_errors
-from coordinator.planning import charged, plans_for
-from coordinator.selecting import merit
-from site_agent.selecting import one_vote, scores
+from coordinator.combining.released_answer import combine_releases
+from coordinator.rounds.expected_error import expected_errors
+from coordinator.rounds.planning import charged, plans_for
+from coordinator.rounds.selection_terms import merit
+from site_agent.answering.key_release import one_vote, scores
 from tests.roles.lone_site import Rows
-from wardround.federation.answer import Answer, AskRequest
 from wardround.federation.errors import MalformedMessage, QueryMistaken
-from wardround.federation.ledger.body import encode_body
-from wardround.federation.ledger.entry import make_entry
-from wardround.federation.ledger.verify import verify
-from wardround.federation.plan import Plan, choice, price, selection, selection_slack, shape_of
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.release import Release, decode_release, release_hash
-from wardround.federation.shape import Shape
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Released
-from wardround.privacy.bounded import Bounded
-from wardround.privacy.chance import Chance, SecureChance
-from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import MU_UNIT, SLACK_UNIT
-from wardround.privacy.selection import Choosing
+from wardround.federation.forms.release import Release, decode_release, release_hash
+from wardround.federation.ledger.entry_body import encode_body
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Plan, choice, price, selection, selection_slack, shape_of
+from wardround.federation.plan.task import Released
+from wardround.federation.question.answer import Answer, AskRequest
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.entry import make_entry
+from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT
+from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.mechanisms.randomness import Chance, SecureChance
+from wardround.privacy.noise.distribution import Mechanism
+from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.federation import ANALYST, SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import SeededNoise, ZeroNoise
 

@@ -14,11 +14,11 @@ import pytest
 from coordinator.combining.possible import CHANCE, impossible, least_totals
 from tests.coordinator.hospitals import oracle
 from tests.statistics.cohorts import Aggregate, Experiment, Statistic
-from wardround.analyst.result import Result
+from wardround.analyst.showing.result import Result
 from wardround.federation.errors import TooFewSites
-from wardround.federation.release import Release
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.uncertainty import passed_with_chance
+from wardround.federation.forms.release import Release
+from wardround.privacy.inference.error_bars import passed_with_chance
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 END = 2**61
 

@@ -6,12 +6,14 @@ from fractions import Fraction
 
 import pytest
 
-from coordinator.planning import plans_for
-from coordinator.reading import KEPT_BYTES, Reading
+from coordinator.rounds.planning import plans_for
+from coordinator.serving.page_cache import KEPT_BYTES, Reading
 from protos.pages import PAGE_BYTES
 from protos.words import Watch
 from tests.coordinator.hospitals import study
-from wardround.federation.answer import (
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.question.answer import (
     MAX_UPDATE_BYTES,
     Answer,
     AskRequest,
@@ -21,8 +23,6 @@ from wardround.federation.answer import (
     Remaining,
     Update,
 )
-from wardround.federation.errors import QueryMistaken
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
 
 PLAN, OTHER = "ab" * 32, "cd" * 32
 PRIVACY = PrivacyStatement("discrete_gaussian", Loss(0.5, 1e-7), Loss(0.9, 1e-6), Remaining(2.0, 0.7), 1, "parallel")

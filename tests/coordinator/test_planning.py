@@ -9,14 +9,14 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from coordinator.planning import charged, plans_for, sharpness
+from coordinator.rounds.planning import charged, plans_for, sharpness
 from coordinator.store.plans import decode_plan, encode_plan
 from tests.coordinator.hospitals import PATIENTS, ask, study
 from wardround.federation.errors import LedgerCorrupt, QueryMistaken
-from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
-from wardround.federation.plan import price
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.plan import price
+from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 SITES = {"b": 1000, "a": 2000}
 MANY = Query(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.patience import PumpedPatience
+from coordinator.clock import PumpedPatience
 from tests.coordinator.hospitals import ANALYST, World, study
 from tests.coordinator.test_trainings import step
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.verify import verify
-from wardround.federation.plan import Plan, price
-from wardround.privacy.law import Mechanism
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.plan import Plan, price
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.noise.distribution import Mechanism
 
 
 def restarted(folder: Path) -> World:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.accounting import question_of
+from coordinator.accounts.accounting import question_of
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
-from wardround.federation.answer import Answer
+from wardround.federation.question.answer import Answer
 
 
 class Crash(BaseException):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.roster import MOST_PATIENTS
+from coordinator.members.roster import MOST_PATIENTS
 from coordinator.store.members import SiteRecord, Standing
 from tests.coordinator.hospitals import ANALYST, World, oracle
 from wardround.federation.errors import ConfigurationMistaken, NotAuthorized, SiteFrozen
-from wardround.federation.identity import Identity
+from wardround.federation.trust.identity import Identity
 
 
 @pytest.fixture

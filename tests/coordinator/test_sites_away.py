@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.awaiting import SHARE_FOR_THE_AWAY, awaited
+from coordinator.rounds.awaiting import SHARE_FOR_THE_AWAY, awaited
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from tests.coordinator.test_trainings import numbers, step, training
-from wardround.federation.answer import SiteState
 from wardround.federation.errors import AwaitingApproval, TooFewSites
-from wardround.federation.training import Training
+from wardround.federation.models.training import Training
+from wardround.federation.question.answer import SiteState
 
 DEADLINE = 60.0
 SHORT = DEADLINE * SHARE_FOR_THE_AWAY

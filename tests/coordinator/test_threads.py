@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.dispatch import round_key
-from coordinator.federation import Coordinator
-from coordinator.patience import RealPatience
+from coordinator.clock import RealPatience
+from coordinator.rounds.coordinator import Coordinator
+from coordinator.rounds.dispatch import round_key
 from coordinator.store.ledger import open_ledger
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
-from wardround.federation.answer import Answer, Progress, SiteState
 from wardround.federation.errors import AwaitingApproval, InvariantBroken, PeerUnreachable, TooFewSites
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.release import Release
-from wardround.federation.task import SignedTask
+from wardround.federation.forms.release import Release
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.plan.task import SignedTask
+from wardround.federation.question.answer import Answer, Progress, SiteState
 
 LONG_SECONDS = 120.0
 # Far more than anything takes that waits for nobody, on whatever machine; far less than a whole wait.

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from tests.coordinator.hospitals import ANALYST, TRUTH, World, ask, oracle
-from wardround.federation.answer import Answer, AskRequest, Loss, Progress, SiteState
 from wardround.federation.errors import BudgetExceeded, PlanRefused, QueryMistaken, TooFewSites, UnknownTask
-from wardround.federation.ledger.database import LEDGER_FILE
-from wardround.federation.ledger.verify import verify
-from wardround.federation.step_form import LENGTH, pack
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.loss import Cost
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.models.step_form import LENGTH, pack
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.question.answer import Answer, AskRequest, Loss, Progress, SiteState
+from wardround.privacy.accounting.cost import Cost
 
 MODEL = Model(ModelKind.LOGISTIC, "encounters", "smoker", ("age", "sbp"))
 ROUNDS = 3

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import typer
 
-from coordinator.configuration import parse_coordinator
-from site_agent.configuration import parse_site
+from coordinator.members.configuration import parse_coordinator
+from site_agent.serving.configuration import parse_site
 from tests.docs.pages import ROOT, Block, all_blocks, anchors, blocks, commands, name, pages, prose
 from wardround.analyst.learning.request import parse_request
 from wardround.cli.main import app
 from wardround.federation import errors
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
 
 PAGES = pages()
 # Folders of one machine, and what was left to be done.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
-from wardround.privacy.accounting.meaning import posterior_bound, worst_bits
+from wardround.privacy.report.posterior_beliefs import posterior_bound, worst_bits
 
 WHY_NOT = ROOT / "docs" / "why-not.md"
 WRONG_SQL = ROOT / "docs" / "wrong-sql.md"

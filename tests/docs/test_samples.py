@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.configuration import parse_coordinator
-from site_agent.configuration import parse_site
-from site_agent.dataset import table_files
+from coordinator.members.configuration import parse_coordinator
+from site_agent.reading.dataset import table_files
+from site_agent.serving.configuration import parse_site
 from tests.docs.pages import ROOT
 from tests.docs.test_pages import unknown_word
 from wardround.analyst.learning.planner import outline
 from wardround.analyst.learning.request import parse_request
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.study import delta_fault
-from wardround.federation.study_file import parse_study
+from wardround.federation.study.study import delta_fault
+from wardround.federation.study.study_file import parse_study
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))

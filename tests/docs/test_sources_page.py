@@ -11,7 +11,7 @@ import pytest
 from tests.docs.pages import ROOT
 from tests.docs.walk import environment
 from tests.sources.conformance.sources import SOURCES
-from wardround.federation.query import Statistic
+from wardround.federation.question.query import Statistic
 
 PAGE = ROOT / "docs" / "sources.md"
 SUITE = "tests/sources/conformance"

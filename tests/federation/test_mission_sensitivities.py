@@ -5,12 +5,12 @@ from fractions import Fraction
 
 import pytest
 
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import Part, shape
-from wardround.federation.study import Study, Unit
-from wardround.federation.study_file import parse_study
-from wardround.privacy.calibration import laplace_scale
-from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.federation.plan.layout import Part, shape
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study import Study, Unit
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.budget.calibration import laplace_scale
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 VISITS = 5
 STUDY = parse_study(f"""

@@ -1,7 +1,7 @@
 """The norms of every kind of part: no unit moves a part further than it says, and some unit moves it that far.
 
 A unit is a set of rows, drawn at random and at the corners. Its records are made here in plain Python from the
-contract of `site_agent.tallies`, and finished by the function that every source uses.
+contract of `site_agent.reading.bounding.tally`, and finished by the function that every source uses.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from site_agent.tallies import finish, tally_width
-from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-from wardround.federation.shape import MOMENT_LEVELS, Part, PartKind, shape
-from wardround.federation.study import Column, ColumnType, Study, Table, Unit
-from wardround.privacy.filter import Cap
-from wardround.privacy.law import Mechanism
+from site_agent.reading.bounding.tally import finish, tally_width
+from wardround.federation.plan.layout import MOMENT_LEVELS, Part, PartKind, shape
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit
+from wardround.privacy.budget.filter import Cap
+from wardround.privacy.noise.distribution import Mechanism
 
 Row = tuple[int, dict[str, Fraction]]
 """The cell a row falls into, and its values."""

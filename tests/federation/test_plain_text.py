@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-from wardround.federation.expressions import And, Comparison, IsNull, Not, Operator, Within
+from wardround.federation.forms.release import showable
 from wardround.federation.plain_text import escaped, fault_in, fitted, is_plain, rows, text_fault
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.release import showable
+from wardround.federation.question.cohort import And, Comparison, IsNull, Not, Operator, Within
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 
 ANY = st.text(st.characters(), max_size=60)
 TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.query import MAX_KEYS
-from wardround.federation.release import Release, decode_release, extent, is_one_vote, showable
-from wardround.privacy.bounded import IntVector
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import Fact
-from wardround.privacy.selection import ChoiceFact, Choosing
-from wardround.privacy.thresholding import SelectionFact
+from wardround.federation.forms.release import Release, decode_release, extent, is_one_vote, showable
+from wardround.federation.question.query import MAX_KEYS
+from wardround.privacy.accounting.cost import Fact
+from wardround.privacy.mechanisms.partition_selection import SelectionFact
+from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.vectors import IntVector
 
 PLAN = "ab" * 32
 LAW = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, 640)  # type: ignore[arg-type]

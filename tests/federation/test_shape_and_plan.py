@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wardround.federation.errors import PlanRefused, QueryMistaken
-from wardround.federation.expressions import And, Between, Comparison, IsNull, Not, Operator, Within
-from wardround.federation.plan import Plan, price
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import Part, PartKind, shape
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.federation.typing_rules import typed
-from wardround.federation.wording import query_text
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import Part, PartKind, shape
+from wardround.federation.plan.plan import Plan, price
+from wardround.federation.plan.sql_text import query_text
+from wardround.federation.plan.typed import typed
+from wardround.federation.question.cohort import And, Between, Comparison, IsNull, Not, Operator, Within
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
 
 STUDY = parse_study("""
 name = "cardio"

@@ -8,8 +8,8 @@ import pytest
 
 from wardround.federation import canonical
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.study import Unit, delta_fault
-from wardround.federation.study_file import parse_study
+from wardround.federation.study.study import Unit, delta_fault
+from wardround.federation.study.study_file import parse_study
 
 STUDY = """
 name = "cardio"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wardround.federation.study_file import parse_study
-from wardround.federation.study_findings import Finding, Kind, findings
+from wardround.federation.plan.study_review import Finding, Kind, findings
+from wardround.federation.study.study_file import parse_study
 
 COMPLETE = """
 name = "cardio"

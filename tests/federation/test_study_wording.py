@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-from wardround.federation.study_file import parse_study
-from wardround.federation.wording import query_text, study_text
+from wardround.federation.plan.sql_text import query_text, study_text
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.study.study_file import parse_study
 
 STUDY = """
 name = "cardio"

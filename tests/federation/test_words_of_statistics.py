@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from wardround.federation import canonical
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.grouping import domain, interval_names, month_name
-from wardround.federation.plan import Plan, price
-from wardround.federation.quantising import (
+from wardround.federation.forms.grids import (
     LEVELS,
     MOST_LEAVES,
     Coding,
@@ -25,12 +23,14 @@ from wardround.federation.quantising import (
     time_coding,
     tree_coding,
 )
-from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-from wardround.federation.shape import PartKind, shape
-from wardround.federation.study import Column, ColumnType
-from wardround.federation.study_file import parse_study
-from wardround.federation.typing_rules import typed
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import PartKind, shape
+from wardround.federation.plan.plan import Plan, price
+from wardround.federation.plan.typed import typed
+from wardround.federation.question.grouping import domain, interval_names, month_name
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.study.study import Column, ColumnType
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
 
 STUDY = parse_study("""
 name = "cardio"

@@ -15,13 +15,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedProx, Krum
 
-from site_agent.dataset import Dataset
-from site_agent.policy import Policy
+from site_agent.answering.policy import Policy
+from site_agent.reading.dataset import Dataset
 from tests.flower.apps import app_of
 from tests.training.clinics import SIZES, federation, request, study
 from wardround.analyst.flower.grid import WardroundGrid
-from wardround.analyst.flower.records import place_of
-from wardround.analyst.flower.running import grid_over, run_app
+from wardround.analyst.flower.messages import place_of
+from wardround.analyst.flower.run_app import grid_over, run_app
 from wardround.federation.errors import BudgetExceeded, PlanRefused, QueryMistaken
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite, default_policy
 from wardround.simulation.noise import ZeroNoise

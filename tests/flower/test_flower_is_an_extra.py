@@ -25,12 +25,12 @@ WITHOUT = """
 import sys
 from pathlib import Path
 
-import coordinator.serve
-import site_agent.serve
+import coordinator.serving.serve
+import site_agent.serving.serve
 import wardround.cli.main
 from tests.training.clinics import federation, request, study, write
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.simulation.tables import find_sites
+from wardround.simulation.table_files import find_sites
 
 folder = Path(sys.argv[1])
 clinics = federation(folder / "federation", find_sites(write(folder / "tables", sizes={"a": 30, "b": 40}), study()))
@@ -53,7 +53,7 @@ FIRST
 import os
 import numpy as np
 from wardround.analyst.flower.strategies import combine_by
-import wardround.analyst.flower.running
+import wardround.analyst.flower.run_app
 from flwr.supercore import telemetry
 
 combine_by("FedAdam")(np.zeros(2), {"a": np.ones(2), "b": np.zeros(2)}, {"a": 1.0, "b": 2.0})

@@ -14,21 +14,21 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'wardroun
 
 from flwr.serverapp.strategy import FedAdam
 
-from site_agent.folder import open_folder
-from site_agent.serve import make_agent
+from site_agent.serving.folder import open_folder
+from site_agent.serving.serve import make_agent
 from site_agent.store.ledger import SiteLedger
 from tests.flower.apps import app_of
 from tests.integration.building import build
 from tests.integration.stage import Federation, closing
 from tests.integration.terms import Terms, rows_of
-from wardround.analyst.client import connect
-from wardround.analyst.flower.running import AppResult, run_app
+from wardround.analyst.asking.client import connect
+from wardround.analyst.flower.run_app import AppResult, run_app
 from wardround.analyst.learning.request import TrainingRequest
-from wardround.federation.study_file import parse_study
-from wardround.federation.training import ModelKind
+from wardround.federation.models.training import ModelKind
+from wardround.federation.study.study_file import parse_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import SeededNoise
-from wardround.simulation.tables import find_sites
+from wardround.simulation.table_files import find_sites
 
 # No deadline that a busy machine could pass: a round without one of the sites is another model.
 TERMS = Terms(epsilon=10.0, sites=("two", "three", "four"), min_sites=2, deadline_seconds=600.0)

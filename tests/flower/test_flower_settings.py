@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from tests.flower.apps import app_of
 from tests.training.clinics import request
-from wardround.analyst.flower.running import grid_over, run_app
+from wardround.analyst.flower.run_app import grid_over, run_app
 from wardround.simulation.federation import SimulatedFederation
 
 SHORT = request(rounds=3)

@@ -14,11 +14,11 @@ from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
 from tests.learning.sums import People, people, study_of, train, training_of
+from wardround.analyst.estimation.fitted import settled
 from wardround.analyst.flower.strategies import KEPT, StrategyCombine, combine_by
 from wardround.analyst.learning.combining import combine_named
-from wardround.analyst.learning.fitted import settled
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.training import ModelKind
+from wardround.federation.models.training import ModelKind
 
 SIZES = {"a": 100.0, "b": 300.0, "c": 50.0, "d": 250.0, "e": 200.0, "f": 120.0, "g": 180.0}
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.enrolment import issue_profile, make_invitation
-from coordinator.folder import CoordinatorFolder
-from coordinator.serve import initialise
-from site_agent.enrolment import enrol, prepare_enrolment
+from coordinator.members.enrolment import issue_profile, make_invitation
+from coordinator.members.folder import CoordinatorFolder
+from coordinator.serving.serve import initialise
+from site_agent.serving.enrolment import enrol, prepare_enrolment
 from tests.fixtures.ports import HOST, take_port
 from tests.integration.stage import Federation, now
 from tests.integration.terms import Terms, rows_of
-from wardround.federation.invitation import write_invitation
+from wardround.federation.trust.invitation import write_invitation
 
 ANALYSTS = ("ada", "bob")
 

@@ -16,12 +16,13 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from coordinator import rounds, serve
-from coordinator.accounting import Accounting
-from coordinator.collection import Collection
-from coordinator.dispatch import Dispatch
-from coordinator.patience import RealPatience
-from wardround.federation.ledger.database import Database
+from coordinator.accounts.accounting import Accounting
+from coordinator.clock import RealPatience
+from coordinator.rounds import round as rounds
+from coordinator.rounds.collection import Collection
+from coordinator.rounds.dispatch import Dispatch
+from coordinator.serving import serve
+from wardround.federation.ledger.sqlite_file import Database
 
 STEPS = ("reserve", "open", "accept", "settle", "answer")
 POINTS = tuple(f"{when}" for step in STEPS for when in (f"before_{step}_commit", f"after_{step}"))

@@ -18,25 +18,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from site_agent.dataset import Dataset
-from site_agent.folder import open_folder
-from site_agent.learning.examples import Examples
-from site_agent.link import GrpcLink
-from site_agent.prepared.batches import Fingerprint, Fingerprinted
-from site_agent.serve import make_agent
+from site_agent.reading.batches import Fingerprint, Fingerprinted
+from site_agent.reading.dataset import Dataset
+from site_agent.reading.examples import Examples
+from site_agent.serving.folder import open_folder
+from site_agent.serving.link import GrpcLink
+from site_agent.serving.serve import make_agent
 from site_agent.store.closed_tables import ClosedTables
 from site_agent.store.ledger import SiteLedger
-from wardround.federation.ledger.database import Database
-from wardround.federation.ledger.entry import Entry, Head
+from wardround.federation.forms.release import Release
 from wardround.federation.ledger.serving_lock import serving_lock
-from wardround.federation.plan import Charge
-from wardround.federation.release import Release
-from wardround.federation.shape import Shape
-from wardround.federation.step_form import StepForm
-from wardround.federation.study import Table
-from wardround.federation.task import Released, SignedTask, Submission
-from wardround.privacy.bounded import Bounded
-from wardround.privacy.chance import SecureChance
+from wardround.federation.ledger.sqlite_file import Database
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Charge
+from wardround.federation.plan.task import Released, SignedTask, Submission
+from wardround.federation.study.study import Table
+from wardround.federation.trust.entry import Entry, Head
+from wardround.privacy.mechanisms.randomness import SecureChance
+from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.noise import ZeroNoise
 
 POINTS = (

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from tests.integration.terms import Terms
-from wardround.analyst.client import connect
-from wardround.analyst.documents import Json
+from wardround.analyst.asking.client import connect
+from wardround.analyst.showing.documents import Json
 from wardround.federation.addresses import split_address
 from wardround.federation.errors import FederationError
-from wardround.federation.ledger.verify import verify
+from wardround.federation.ledger.verify.verify import verify
 
 HERE = Path(__file__).parent
 PATIENTS = "SELECT COUNT(DISTINCT patient_id) FROM encounters"

@@ -22,9 +22,9 @@ from tests.integration.stage import (
     sites_in,
     values,
 )
-from wardround.analyst.client import connect
-from wardround.federation.ledger.export import export
-from wardround.federation.ledger.verify import verify
+from wardround.analyst.asking.client import connect
+from wardround.federation.ledger.verify.export import export
+from wardround.federation.ledger.verify.verify import verify
 
 ANSWER = {"plan_id", "unit", "replayed", "noiseless", "sites", "estimates", "privacy"}
 ESTIMATE = {

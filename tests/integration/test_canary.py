@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.check import check_site
-from site_agent.history import departures
+from site_agent.serving.check import check_site
+from site_agent.serving.history import departures
 from tests.integration.conftest import Make
 from tests.integration.stage import Asked, Federation, eventually, sites_in
 from tests.integration.terms import rows_of
-from wardround.federation.ledger.export import export
+from wardround.federation.ledger.verify.export import export
 
 TEXT = "Qzcanarytext"
 NUMBER = "84620517739"

@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.enrolment import opened
-from coordinator.folder import CoordinatorFolder
-from coordinator.roster import Roster
+from coordinator.members.enrolment import opened
+from coordinator.members.folder import CoordinatorFolder
+from coordinator.members.roster import Roster
 from protos.calls import SiteCalls
 from protos.channels import channel
 from protos.tls import TlsKeys
-from site_agent.check import check_site
-from site_agent.history import departures
-from site_agent.serve import open_ledger
+from site_agent.serving.check import check_site
+from site_agent.serving.history import departures
+from site_agent.serving.serve import open_ledger
 from tests.integration.conftest import Make
 from tests.integration.stage import Asked, Federation, eventually, is_about, now, sites_in, value
-from wardround.federation.certificates import Role, key_to_pem, new_tls_key, tls_key_hash
 from wardround.federation.errors import AwaitingApproval, FederationError, Mistaken, TooFewSites
-from wardround.federation.identity import Identity, Purpose
+from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key, tls_key_hash
+from wardround.federation.trust.identity import Identity, Purpose
 
 # --- the steward ----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.closing import MOST_UNENDED
+from site_agent.answering.closing import MOST_UNENDED
 from tests.integration.conftest import Make
 from tests.integration.stage import Federation, eventually, is_about
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.conftest import Make
 from tests.integration.stage import AGES, Federation, eventually, is_about, sites_in, value
-from wardround.federation.ledger.verify import verify
+from wardround.federation.ledger.verify.verify import verify
 
 
 def snapshot(federation: Federation, name: str) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.calling import Call, call
 from tests.integration.stage import Federation
-from wardround.analyst.client import connect
+from wardround.analyst.asking.client import connect
 from wardround.analyst.learning.model_store import load_model
 
 REQUEST = """\

@@ -16,11 +16,11 @@ import pytest
 
 from tests.integration import faulty_coordinator, faulty_site
 from tests.integration.stage import PATIENCE_SECONDS, Asked, Federation, command, eventually, sites_in
-from wardround.analyst.client import connect, fresh_nonce
-from wardround.analyst.documents import Json
+from wardround.analyst.asking.client import connect, fresh_nonce
 from wardround.analyst.learning.driver import TrainingRound
 from wardround.analyst.learning.request import TrainingRequest
-from wardround.federation.training import ModelKind
+from wardround.analyst.showing.documents import Json
+from wardround.federation.models.training import ModelKind
 
 # With the columns' scales before and the evaluation after, there is a round for every point but the first.
 LEARNING_ROUNDS = 10

@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.authority import Authority
-from coordinator.enrolment import make_invitation, revoke
-from coordinator.folder import CoordinatorFolder
+from coordinator.members.authority import Authority
+from coordinator.members.enrolment import make_invitation, revoke
+from coordinator.members.folder import CoordinatorFolder
 from protos.calls import AnalystCalls, SiteCalls
 from protos.channels import channel
 from protos.tls import TlsKeys
-from site_agent.check import check_site
-from site_agent.enrolment import enrol, prepare_enrolment
-from site_agent.folder import open_folder
-from site_agent.link import GrpcLink, tls_keys
+from site_agent.serving.check import check_site
+from site_agent.serving.enrolment import enrol, prepare_enrolment
+from site_agent.serving.folder import open_folder
+from site_agent.serving.link import GrpcLink, tls_keys
 from tests.integration.building import invite
 from tests.integration.conftest import Make
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.integration.stage import Federation, eventually, is_about, now, sites_in, value
 from tests.integration.terms import rows_of
-from wardround.analyst.client import connect
-from wardround.federation.certificates import Role, key_from_pem, key_to_pem, new_tls_key
+from wardround.analyst.asking.client import connect
 from wardround.federation.errors import FederationError, NotAuthorized
-from wardround.federation.invitation import read_invitation, write_invitation
-from wardround.federation.profile import read_profile
+from wardround.federation.trust.certificates import Role, key_from_pem, key_to_pem, new_tls_key
+from wardround.federation.trust.invitation import read_invitation, write_invitation
+from wardround.federation.trust.profile import read_profile
 
 LIFE = datetime.timedelta(hours=1)
 

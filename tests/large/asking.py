@@ -12,16 +12,16 @@ import sys
 import time
 from pathlib import Path
 
-from site_agent.dataset import TableSource
-from site_agent.learning.steps import take
-from site_agent.limits import Limits
-from site_agent.open_dataset import open_dataset
-from site_agent.prepared.batches import Preparable
-from site_agent.prepared.dataset import PreparedFirst
-from site_agent.prepared.preparing import prepare_table
+from site_agent.learning.training_step import take
+from site_agent.reading.batches import Preparable
+from site_agent.reading.columnstore.build import prepare_table
+from site_agent.reading.columnstore.prepared_dataset import PreparedFirst
+from site_agent.reading.dataset import TableSource
+from site_agent.reading.memory_limits import Limits
+from site_agent.serving.open_dataset import open_dataset
 from tests.large.giant_table import KEY, KEYS, LAW, form_of, study
 from wardround.federation.errors import FederationError
-from wardround.federation.step_form import StepForm
+from wardround.federation.models.step_form import StepForm
 from wardround.simulation.noise import ZeroNoise
 
 PREPARE = "prepare"

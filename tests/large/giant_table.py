@@ -20,22 +20,22 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from site_agent.bounding import record_number
-from site_agent.learning.examples import MOST_ROWS
-from site_agent.learning.reading import read_examples
-from site_agent.learning.steps import take
-from site_agent.prepared.batches import Batch, Fingerprint, batch_of_rows
-from site_agent.prepared.ordering import KeyedOrder
-from site_agent.sources.postgresql import _seed as seed_of_site
-from site_agent.tallies import finish, tally_width
+from site_agent.learning.training_step import take
+from site_agent.reading.batches import Batch, Fingerprint, batch_of_rows
+from site_agent.reading.bounding.contribution_bounding import record_number
+from site_agent.reading.bounding.tally import finish, tally_width
+from site_agent.reading.columnstore.clustering import KeyedOrder
+from site_agent.reading.columnstore.read_examples import read_examples
+from site_agent.reading.examples import MOST_ROWS
+from site_agent.reading.sources.postgresql.table import _seed as seed_of_site
 from tests.sources.postgresql_cluster import Cluster
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import Part, Shape, shape
-from wardround.federation.step_form import StepForm, step_form
-from wardround.federation.study import Study, Table
-from wardround.federation.study_file import parse_study
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.federation.models.step_form import StepForm, step_form
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.plan.layout import Part, Shape, shape
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study import Study, Table
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 from wardround.simulation.noise import ZeroNoise
 
 KEY = hashlib.sha256(b"a giant").digest()

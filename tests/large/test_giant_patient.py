@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.limits import Limits
+from site_agent.reading.memory_limits import Limits
 from tests.large.asking import PREPARE
 from tests.large.giant_table import (
     COUNT,

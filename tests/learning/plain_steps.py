@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from site_agent.learning.examples import Examples
-from wardround.federation.step_form import (
+from site_agent.reading.examples import Examples
+from wardround.federation.models.step_form import (
     SCORE_BINS,
     StepForm,
     is_binary,
@@ -20,10 +20,10 @@ from wardround.federation.step_form import (
     unpack,
     weights_of,
 )
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 SCALE = Fraction(2**20)
 LAW = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, SCALE)

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wardround.analyst.learning.fitting import Combine, Fitting, RoundSums, begin
-from wardround.federation.step_form import LENGTH, StepForm, step_form, unpack
-from wardround.federation.study import Column, ColumnType, Study, Table, Unit
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.filter import Cap
-from wardround.privacy.gaussian import mu_of
+from wardround.federation.models.step_form import LENGTH, StepForm, step_form, unpack
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit
+from wardround.privacy.accounting.gaussian_dp import mu_of
+from wardround.privacy.budget.filter import Cap
 
 Array = NDArray[np.float64]
 

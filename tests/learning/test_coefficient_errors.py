@@ -10,8 +10,8 @@ import pytest
 
 from tests.learning.sums import Array, People, people, study_of, train, training_of
 from wardround.analyst.learning.fitting import Fitted
-from wardround.federation.study import Study
-from wardround.federation.training import ModelKind, Training
+from wardround.federation.models.training import ModelKind, Training
+from wardround.federation.study.study import Study
 
 REPEATS = 30
 FEATURES = 4

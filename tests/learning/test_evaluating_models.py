@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 
 from tests.learning.sums import Array, people, study_of, train, training_of
+from wardround.analyst.estimation.fitted import Metric, RoundSums
 from wardround.analyst.learning.evaluating import binary_metrics, doubts, edges_of, numeric_metrics
-from wardround.analyst.learning.fitted import Metric, RoundSums
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.step_form import LENGTH, SCORE_BINS
-from wardround.federation.training import ModelKind
+from wardround.federation.models.step_form import LENGTH, SCORE_BINS
+from wardround.federation.models.training import ModelKind
+from wardround.federation.question.no_estimate import NoEstimate
 
 PATIENTS = 2_000
 

@@ -11,23 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.dataset import Dataset, TableSource
-from site_agent.learning.examples import Examples, Folds
-from site_agent.learning.steps import take
-from site_agent.open_dataset import open_dataset
+from site_agent.learning.training_step import take
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.reading.examples import Examples, Folds
+from site_agent.serving.open_dataset import open_dataset
 from tests.learning.plain_steps import LAW, SCALE
 from tests.sources.conformance.sources import KEY, SOURCES
 from tests.sources.conformance.study_rows import COHORTS, TEXTS, UNIT_KEY, agreed, rows_of, strange
 from tests.sources.reference_totals import Row, held_value, selects
 from tests.sources.tables import write_csv
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.expressions import Expression
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.shape import shape
-from wardround.federation.step_form import Input, StepForm, step_form
-from wardround.federation.study import Study, Unit
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.law import Mechanism
+from wardround.federation.models.step_form import Input, StepForm, step_form
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.plan.layout import shape
+from wardround.federation.question.cohort import Expression
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study import Study, Unit
+from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.noise import ZeroNoise
 
 FEATURES = ("age", "sbp", "gain", "dx", "ward", "cost")

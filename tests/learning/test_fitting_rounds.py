@@ -16,9 +16,9 @@ from wardround.analyst.learning.fitting import Fitted, begin
 from wardround.analyst.learning.perceptron import first_weights
 from wardround.analyst.learning.predicting import coordinates, predicted
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.step_form import inputs_of, step_form, unpack
-from wardround.federation.study import Study
-from wardround.federation.training import ModelKind, Step, Training
+from wardround.federation.models.step_form import inputs_of, step_form, unpack
+from wardround.federation.models.training import ModelKind, Step, Training
+from wardround.federation.study.study import Study
 
 ONLY_PRODUCTS = {"moments": 0.1, "products": 0.9}
 QUARTER = Fraction(1, 4)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from site_agent.learning.examples import Examples, Folds, UnitKey, key_text
+from site_agent.reading.examples import Examples, Folds, UnitKey, key_text
 
 KEY = hashlib.sha256(b"the site's own key").digest()
 QUARTER = Fraction(1, 4)

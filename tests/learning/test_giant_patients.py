@@ -11,20 +11,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from site_agent.learning import reading
-from site_agent.learning.examples import MOST_ROWS, Examples
-from site_agent.learning.reading import read_examples
-from site_agent.learning.steps import take
-from site_agent.limits import Limits
-from site_agent.prepared.batches import Batch, Fingerprint, batch_of_rows
-from site_agent.prepared.ordering import KeyedOrder
-from site_agent.room import row_bytes
+from site_agent.answering.memory_check import row_bytes
+from site_agent.learning.training_step import take
+from site_agent.reading.batches import Batch, Fingerprint, batch_of_rows
+from site_agent.reading.columnstore import read_examples as reading
+from site_agent.reading.columnstore.clustering import KeyedOrder
+from site_agent.reading.columnstore.read_examples import read_examples
+from site_agent.reading.examples import MOST_ROWS, Examples
+from site_agent.reading.memory_limits import Limits
 from tests.learning.plain_steps import LAW, SCALE
 from wardround.federation.errors import SourceFailed
-from wardround.federation.step_form import StepForm, step_form
-from wardround.federation.study import Table
-from wardround.federation.study_file import parse_study
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.models.step_form import StepForm, step_form
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.study.study import Table
+from wardround.federation.study.study_file import parse_study
 from wardround.simulation.noise import ZeroNoise
 
 KEY = bytes(range(32))

@@ -7,19 +7,19 @@ from fractions import Fraction
 
 import pytest
 
-from site_agent.dataset import Tables
-from site_agent.learning.remembering import KEPT_SECONDS, LastExamples
-from site_agent.limits import Limits
-from site_agent.prepared.batches import Batch, Fingerprint
+from site_agent.reading.batches import Batch, Fingerprint
+from site_agent.reading.dataset import Tables
+from site_agent.reading.example_cache import KEPT_SECONDS, LastExamples
+from site_agent.reading.memory_limits import Limits
 from tests.prepared.prepared_tables import TABLE, Kept, random_rows, study
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.expressions import Comparison, Operator
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.shape import shape
-from wardround.federation.step_form import StepForm, step_form
-from wardround.federation.study import Table
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.law import Mechanism
+from wardround.federation.models.step_form import StepForm, step_form
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.plan.layout import shape
+from wardround.federation.question.cohort import Comparison, Operator
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study import Table
+from wardround.privacy.noise.distribution import Mechanism
 
 ROWS = random_rows(patients=20, rows=100, seed=1)
 OLDER = Comparison("ward", Operator.GREATER, 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.learning.whole import row_products, squares
+from site_agent.learning.integer_vectors import row_products, squares
 
 # OpenBLAS adds up by where a vector lies in memory on processors that it does not know; other libraries may anywhere.
 OLDEST = {"OPENBLAS_CORETYPE": "Prescott"}

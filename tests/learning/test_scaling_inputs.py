@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from site_agent.learning.examples import Examples
-from site_agent.learning.steps import take
+from site_agent.learning.training_step import take
+from site_agent.reading.examples import Examples
 from tests.learning.sums import Array, answered, contributions, people, study_of, training_of
-from wardround.analyst.learning.fitted import RoundSums, Standardisation, settled
+from wardround.analyst.estimation.fitted import RoundSums, Standardisation, settled
+from wardround.analyst.estimation.products import believed, symmetric
+from wardround.analyst.estimation.standardising import LEAST_SPREAD, moments_of, room, standardised, two_valued
 from wardround.analyst.learning.predicting import coordinates, scores
-from wardround.analyst.learning.products import believed, symmetric
-from wardround.analyst.learning.standardising import LEAST_SPREAD, moments_of, room, standardised, two_valued
-from wardround.federation.step_form import (
+from wardround.federation.models.step_form import (
     LENGTH,
     SCORE_BINS,
     StepForm,
@@ -27,9 +27,9 @@ from wardround.federation.step_form import (
     step_form,
     weights_of,
 )
-from wardround.federation.study import Column, ColumnType, Table
-from wardround.federation.training import ModelKind, StageKind, Step
-from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.federation.models.training import ModelKind, StageKind, Step
+from wardround.federation.study.study import Column, ColumnType, Table
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 from wardround.simulation.noise import ZeroNoise
 
 

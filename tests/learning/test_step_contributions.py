@@ -13,17 +13,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from site_agent.learning import steps
+from site_agent.learning import training_step as steps
 from site_agent.learning.contributions import contribution as rule_of
-from site_agent.learning.examples import Examples
-from site_agent.learning.steps import take
-from site_agent.learning.whole import whole
+from site_agent.learning.integer_vectors import whole
+from site_agent.learning.training_step import take
+from site_agent.reading.examples import Examples
 from tests.learning.plain_steps import BOUNDS, EVERY, LAW, SCALE, Numbers, Patient, contribution, examples_of, form_of
-from wardround.federation.descent import moved
-from wardround.federation.step_form import LENGTH, StepForm, is_binary, pack, step_form, unpack, weights_of
-from wardround.federation.study_file import parse_study
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.chance import SecureChance
+from wardround.federation.models.descent import moved
+from wardround.federation.models.step_form import LENGTH, StepForm, is_binary, pack, step_form, unpack, weights_of
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.mechanisms.randomness import SecureChance
 from wardround.simulation.noise import ZeroNoise
 
 every = pytest.mark.parametrize(("model", "stage"), EVERY, ids=[f"{m.value}-{s.value}" for m, s in EVERY])

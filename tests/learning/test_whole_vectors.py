@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from site_agent.learning.whole import Vectors, whole, within
-from wardround.federation.step_form import LENGTH
+from site_agent.learning.integer_vectors import Vectors, whole, within
+from wardround.federation.models.step_form import LENGTH
 
 anything = st.lists(st.one_of(st.floats(-2.0, 2.0), st.floats()), min_size=1, max_size=40)
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from site_agent.store.ledger import SiteLedger
 from tests.ledger.dying import Dying
 from tests.ledger.ledger_bench import CAP, Bench, charge, plan_id
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.ledger.entry import EMPTY
-from wardround.federation.release import release_hash
+from wardround.federation.forms.release import release_hash
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.trust.entry import EMPTY
+from wardround.federation.trust.identity import Identity
 
 WORDS = ("a", "keys", "step1", "step0")
 REFUSED = "no"

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import sys
 
-from wardround.federation.ledger.database import Database
+from wardround.federation.ledger.sqlite_file import Database
 
 
 class Dying(Database):

@@ -14,19 +14,19 @@ import numpy as np
 
 from site_agent.store.ledger import SiteLedger
 from site_agent.store.outbox import Kept
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.body import encode_body
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.ledger.entry import EMPTY, Entry, make_entry
-from wardround.federation.plan import Charge, Plan
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.release import Release, release_hash
-from wardround.federation.task import Released, SignedTask, Task, sign_task
-from wardround.privacy.blocks import BlockFact, StageFact
-from wardround.privacy.filter import Cap
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import Fact
-from wardround.privacy.thresholding import SelectionFact
+from wardround.federation.forms.release import Release, release_hash
+from wardround.federation.ledger.entry_body import encode_body
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.plan.plan import Charge, Plan
+from wardround.federation.plan.task import Released, SignedTask, Task, sign_task
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.trust.entry import EMPTY, Entry, make_entry
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.accounting.cost import Fact
+from wardround.privacy.budget.filter import Cap
+from wardround.privacy.budget.training_charge import BlockFact, StageFact
+from wardround.privacy.mechanisms.partition_selection import SelectionFact
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 CAP = Cap(epsilon=3.0, delta=1e-6)
 VALUES = 3

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerCorrupt
-from wardround.federation.identity import Identity
 from wardround.federation.ledger import accounts, chain
-from wardround.federation.ledger.body import (
+from wardround.federation.ledger.entry_body import (
     cap_body,
     cap_in,
     cost_body,
@@ -24,11 +23,12 @@ from wardround.federation.ledger.body import (
     facts_body,
     facts_in,
 )
-from wardround.federation.ledger.database import Database, Keeping
-from wardround.federation.ledger.entry import EMPTY, GENESIS, Head
-from wardround.privacy.filter import Cap
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import Cost, Fact
+from wardround.federation.ledger.sqlite_file import Database, Keeping
+from wardround.federation.trust.entry import EMPTY, GENESIS, Head
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.accounting.cost import Cost, Fact
+from wardround.privacy.budget.filter import Cap
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 SIGNER = Identity.generate()
 ALLOWANCE = Cost(mu_squared=100, pure=10, slack=5)

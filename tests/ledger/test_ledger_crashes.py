@@ -12,10 +12,10 @@ from site_agent.store.ledger import SiteLedger
 from tests.ledger.crash_process import WORDS, scenario
 from tests.ledger.ledger_bench import plan_id
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.verify import verify
-from wardround.federation.release import release_hash
-from wardround.federation.task import Released
+from wardround.federation.forms.release import release_hash
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.task import Released
+from wardround.federation.trust.identity import Identity
 
 
 def crash(root: Path, *arguments: str) -> int:

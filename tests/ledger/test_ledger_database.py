@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerBusy, LedgerCorrupt, Refused
-from wardround.federation.ledger.database import Database, Keeping
 from wardround.federation.ledger.serving_lock import serving_lock
+from wardround.federation.ledger.sqlite_file import Database, Keeping
 
 SCHEMA = """
 CREATE TABLE marks (mark TEXT NOT NULL CHECK (length(mark) < 100000)) STRICT;

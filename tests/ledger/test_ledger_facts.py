@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from tests.ledger.ledger_bench import DATE, SELECTION, Bench, charge, fact, plan_id
 from wardround.federation.errors import InvariantBroken, LedgerCorrupt
+from wardround.federation.forms.release import Release, release_hash
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import encode_body, facts_body, facts_in
-from wardround.federation.ledger.entry import EMPTY
-from wardround.federation.ledger.verify import verify
-from wardround.federation.plan import Charge
-from wardround.federation.release import Release, release_hash
-from wardround.privacy.blocks import BlockFact, StageFact, StepFact
-from wardround.privacy.facts import AnyFact
-from wardround.privacy.filter import Cap
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import Cost, Fact
-from wardround.privacy.selection import ChoiceFact, Choosing
-from wardround.privacy.thresholding import SelectionFact
+from wardround.federation.ledger.entry_body import encode_body, facts_body, facts_in
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.plan import Charge
+from wardround.federation.trust.entry import EMPTY
+from wardround.privacy.accounting.cost import Cost, Fact
+from wardround.privacy.budget.facts import AnyFact
+from wardround.privacy.budget.filter import Cap
+from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact
+from wardround.privacy.mechanisms.partition_selection import SelectionFact
+from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 A_STAGE = StageFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4096, 3, 2, Fraction(3, 8))
 VOTE = ChoiceFact(Choosing.PERMUTE_AND_FLIP, Fraction(1, 2), 3)

@@ -21,10 +21,10 @@ from wardround.federation.errors import (
     SiteFrozen,
     UnpaidRelease,
 )
-from wardround.federation.ledger.database import Database
-from wardround.federation.ledger.entry import EMPTY, Head
-from wardround.federation.ledger.verify import verify
-from wardround.federation.task import Released
+from wardround.federation.ledger.sqlite_file import Database
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.task import Released
+from wardround.federation.trust.entry import EMPTY, Head
 
 ROOT = Path(__file__).parents[2]
 # In the order in which they import each other.
@@ -32,7 +32,7 @@ MODULES = (
     "wardround.federation.ledger.chain",
     "wardround.federation.ledger.accounts",
     "wardround.federation.ledger.site_tables",
-    "wardround.federation.ledger.database",
+    "wardround.federation.ledger.sqlite_file",
     "site_agent.store.charges",
     "site_agent.store.outbox",
     "site_agent.store.requests",

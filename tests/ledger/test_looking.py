@@ -8,7 +8,7 @@ import pytest
 
 from tests.ledger.ledger_bench import Bench, charge, plan_id
 from wardround.federation.errors import SiteFrozen
-from wardround.federation.ledger.entry import EMPTY, Head
+from wardround.federation.trust.entry import EMPTY, Head
 
 
 @pytest.fixture

@@ -27,15 +27,15 @@ from wardround.federation.errors import (
     UnknownTask,
     UnpaidRelease,
 )
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.database import LEDGER_FILE
-from wardround.federation.ledger.entry import EMPTY, Head
-from wardround.federation.ledger.verify import verify
-from wardround.federation.plan import Charge
-from wardround.federation.release import Release
-from wardround.federation.task import Declined, Released
-from wardround.privacy.filter import Cap, epsilon_spent
-from wardround.privacy.loss import Cost
+from wardround.federation.forms.release import Release
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.plan import Charge
+from wardround.federation.plan.task import Declined, Released
+from wardround.federation.trust.entry import EMPTY, Head
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import Cap, epsilon_spent
 
 
 @pytest.fixture
@@ -365,8 +365,8 @@ import pathlib, sys
 from site_agent.store.ledger import SiteLedger
 from tests.ledger.ledger_bench import charge
 from wardround.federation.errors import BudgetExceeded
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.entry import EMPTY
+from wardround.federation.trust.identity import Identity
+from wardround.federation.trust.entry import EMPTY
 folder = pathlib.Path(sys.argv[1])
 ledger = SiteLedger(folder, identity=Identity.load(folder / "identity.pem"))
 admitted = 0

@@ -20,10 +20,10 @@ from wardround.federation.errors import (
     SiteFrozen,
     UnpaidRelease,
 )
-from wardround.federation.ledger.entry import EMPTY, Head
-from wardround.federation.ledger.verify import verify
-from wardround.privacy.filter import Cap
-from wardround.privacy.loss import Cost, total
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.trust.entry import EMPTY, Head
+from wardround.privacy.accounting.cost import Cost, total
+from wardround.privacy.budget.filter import Cap
 
 WORDS = st.sampled_from(["a", "b", "c", "d", "e"])
 # Dear enough that two or three exhaust the budget.

@@ -13,14 +13,14 @@ import pytest
 from tests.ledger.ledger_bench import BLOCK, ROUNDS, VALUES, Bench, charge, plan_id, step_charge
 from tests.ledger.test_verify_site import CAPPED, Said, codes, paid, signed
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PlanRefused
-from wardround.federation.ledger.body import Plain, cost_body, facts_body
-from wardround.federation.ledger.database import LEDGER_FILE
-from wardround.federation.ledger.entry import EMPTY
-from wardround.federation.ledger.verify import judge, verify
-from wardround.federation.plan import Charge
-from wardround.privacy.blocks import BlockFact, StepFact
-from wardround.privacy.facts import AnyFact
-from wardround.privacy.loss import Cost
+from wardround.federation.ledger.entry_body import Plain, cost_body, facts_body
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE
+from wardround.federation.ledger.verify.verify import judge, verify
+from wardround.federation.plan.plan import Charge
+from wardround.federation.trust.entry import EMPTY
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.facts import AnyFact
+from wardround.privacy.budget.training_charge import BlockFact, StepFact
 
 WHOLE = charge("step0").cost
 

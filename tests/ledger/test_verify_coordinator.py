@@ -12,17 +12,17 @@ import pytest
 from tests.coordinator.hospitals import World, ask
 from tests.ledger.ledger_bench import fact, step_charge
 from wardround.federation import canonical
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.body import Plain, cap_body, cost_body, encode_body, facts_body
-from wardround.federation.ledger.database import LEDGER_FILE
-from wardround.federation.ledger.entry import EMPTY, make_entry
-from wardround.federation.ledger.evidence import Evidence
-from wardround.federation.ledger.export import export
-from wardround.federation.ledger.verify import Verification, judge, verify
-from wardround.federation.plan import Charge
-from wardround.federation.study import Study
-from wardround.privacy.filter import Cap
-from wardround.privacy.loss import Cost
+from wardround.federation.ledger.entry_body import Plain, cap_body, cost_body, encode_body, facts_body
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE
+from wardround.federation.ledger.verify.evidence import Evidence
+from wardround.federation.ledger.verify.export import export
+from wardround.federation.ledger.verify.verify import Verification, judge, verify
+from wardround.federation.plan.plan import Charge
+from wardround.federation.study.study import Study
+from wardround.federation.trust.entry import EMPTY, make_entry
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import Cap
 
 CAP = Cap(3.0, 1e-6)
 

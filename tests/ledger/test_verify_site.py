@@ -12,19 +12,19 @@ import pytest
 
 from tests.ledger.ledger_bench import Bench, charge, fact, plan_id
 from wardround.federation.errors import ConfigurationMistaken, LedgerBusy
-from wardround.federation.identity import Identity
-from wardround.federation.ledger import evidence
-from wardround.federation.ledger.body import Plain, cap_body, cost_body, encode_body, facts_body
-from wardround.federation.ledger.database import LEDGER_FILE
-from wardround.federation.ledger.entry import EMPTY, Entry, Head, make_entry
-from wardround.federation.ledger.evidence import Evidence
-from wardround.federation.ledger.export import export
-from wardround.federation.ledger.problems import Code
-from wardround.federation.ledger.verify import Verification, judge, verify
-from wardround.federation.plan import Charge
-from wardround.privacy.filter import Cap
-from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import Cost
+from wardround.federation.ledger.entry_body import Plain, cap_body, cost_body, encode_body, facts_body
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE
+from wardround.federation.ledger.verify import evidence
+from wardround.federation.ledger.verify.evidence import Evidence
+from wardround.federation.ledger.verify.export import export
+from wardround.federation.ledger.verify.problems import Code
+from wardround.federation.ledger.verify.verify import Verification, judge, verify
+from wardround.federation.plan.plan import Charge
+from wardround.federation.trust.entry import EMPTY, Entry, Head, make_entry
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import Cap
+from wardround.privacy.noise.distribution import Mechanism
 
 CAP = Cap(3.0, 1e-6, 1.0)
 LOCKS = ("entries_are_never_changed", "entries_are_never_removed", "releases_are_never_changed")

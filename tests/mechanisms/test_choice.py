@@ -10,12 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from wardround.privacy.bounded import IntVector
-from wardround.privacy.exact_loss import choice_law, divergence
-from wardround.privacy.loss import PURE_UNIT, Cost
-from wardround.privacy.noise.coins import Flips
-from wardround.privacy.noise.stream import BitSource, KeyStream, WordVector
-from wardround.privacy.selection import (
+from wardround.privacy.accounting.cost import PURE_UNIT, Cost
+from wardround.privacy.inference.exact_loss import choice_law, divergence
+from wardround.privacy.mechanisms.private_selection import (
     ChoiceFact,
     Choosing,
     Scores,
@@ -24,6 +21,9 @@ from wardround.privacy.selection import (
     exact_epsilon,
     independent_choices,
 )
+from wardround.privacy.noise.coins import Flips
+from wardround.privacy.noise.keystream import BitSource, KeyStream, WordVector
+from wardround.privacy.noise.vectors import IntVector
 
 RARE = 1e-10
 ICD = np.array([10, 8, 5, 0])

@@ -8,11 +8,11 @@ import pytest
 from opendp import prelude as dp
 from scipy import stats
 
-from wardround.privacy.exact_loss import hockey_stick, largest_loss, pmf
-from wardround.privacy.gaussian import delta_of
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import gaussian_mu_squared
-from wardround.privacy.noise import SecureNoise
+from wardround.privacy.accounting.cost import gaussian_mu_squared
+from wardround.privacy.accounting.gaussian_dp import delta_of
+from wardround.privacy.inference.exact_loss import hockey_stick, largest_loss, pmf
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.sampler import SecureNoise
 
 RARE = 1e-10
 LAPLACE, GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN

@@ -9,7 +9,7 @@ from scipy import stats
 
 from wardround.privacy.noise.coins import LARGEST_LIMIT, Coins, uniform_below
 from wardround.privacy.noise.exponential import exp_enclosure
-from wardround.privacy.noise.stream import LARGEST_BLOCK, KeyStream, WordVector
+from wardround.privacy.noise.keystream import LARGEST_BLOCK, KeyStream, WordVector
 
 RARE = 1e-10
 

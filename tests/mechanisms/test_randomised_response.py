@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wardround.privacy.exact_loss import divergence, response_law
-from wardround.privacy.loss import PURE_UNIT, Cost
-from wardround.privacy.noise.stream import KeyStream
-from wardround.privacy.randomised_response import Entries, ResponseFact, count_variance, estimated_counts, respond
-from wardround.privacy.selection import exact_epsilon
+from wardround.privacy.accounting.cost import PURE_UNIT, Cost
+from wardround.privacy.inference.exact_loss import divergence, response_law
+from wardround.privacy.mechanisms.private_selection import exact_epsilon
+from wardround.privacy.mechanisms.randomised_response import (
+    Entries,
+    ResponseFact,
+    count_variance,
+    estimated_counts,
+    respond,
+)
+from wardround.privacy.noise.keystream import KeyStream
 
 RARE = 1e-10
 

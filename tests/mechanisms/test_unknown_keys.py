@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wardround.privacy.exact_loss import cut_off_law, divergence, pmf
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import MU_UNIT, PURE_UNIT, SLACK_UNIT
-from wardround.privacy.noise.stream import KeyStream, WordVector
-from wardround.privacy.thresholding import (
+from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT, SLACK_UNIT
+from wardround.privacy.inference.exact_loss import cut_off_law, divergence, pmf
+from wardround.privacy.mechanisms.partition_selection import (
     LARGEST_COUNT,
     KeyCounts,
     SelectionFact,
@@ -20,6 +18,8 @@ from wardround.privacy.thresholding import (
     laplace_threshold,
     select,
 )
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.keystream import KeyStream, WordVector
 
 RARE = 1e-10
 LAPLACE, GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN

@@ -6,15 +6,15 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from site_agent.dataset import Dataset, Tables
-from site_agent.learning.examples import Examples
-from site_agent.prepared.batches import Preparable
-from site_agent.prepared.dataset import PreparedFirst
-from site_agent.prepared.preparing import prepare_table
-from wardround.federation.shape import Shape
-from wardround.federation.step_form import StepForm
-from wardround.federation.study import Study
-from wardround.privacy.bounded import Bounded
+from site_agent.reading.batches import Preparable
+from site_agent.reading.columnstore.build import prepare_table
+from site_agent.reading.columnstore.prepared_dataset import PreparedFirst
+from site_agent.reading.dataset import Dataset, Tables
+from site_agent.reading.examples import Examples
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.plan.layout import Shape
+from wardround.federation.study.study import Study
+from wardround.privacy.noise.vectors import Bounded
 
 KEY = hashlib.sha256(b"the site's own key").digest()
 

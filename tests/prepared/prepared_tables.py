@@ -8,24 +8,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from site_agent.dataset import Tables
-from site_agent.learning.examples import Examples
-from site_agent.learning.reading import read_examples
-from site_agent.prepared.batches import Batch, Fingerprint, batch_of_rows
-from site_agent.prepared.dataset import PreparedFirst
-from site_agent.prepared.manifest import Manifest, read_manifest
-from site_agent.prepared.preparing import prepare_table
-from site_agent.prepared.snapshot import Snapshot
-from site_agent.prepared.totals import bounded_totals
+from site_agent.reading.batches import Batch, Fingerprint, batch_of_rows
+from site_agent.reading.columnstore.build import prepare_table
+from site_agent.reading.columnstore.manifest import Manifest, read_manifest
+from site_agent.reading.columnstore.prepared_dataset import PreparedFirst
+from site_agent.reading.columnstore.prepared_totals import bounded_totals
+from site_agent.reading.columnstore.read_examples import read_examples
+from site_agent.reading.columnstore.snapshot import Snapshot
+from site_agent.reading.dataset import Tables
+from site_agent.reading.examples import Examples
 from wardround.federation.errors import SourceFailed
-from wardround.federation.expressions import Expression
-from wardround.federation.query import Aggregate, GroupBy, Grouping, Query, Statistic
-from wardround.federation.shape import Shape, shape
-from wardround.federation.step_form import StepForm
-from wardround.federation.study import Study, Table
-from wardround.federation.study_file import parse_study
-from wardround.privacy.bounded import Bounded
-from wardround.privacy.law import Mechanism
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.question.cohort import Expression
+from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
+from wardround.federation.study.study import Study, Table
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
+from wardround.privacy.noise.vectors import Bounded
 
 KEY = hashlib.sha256(b"the site's own key").digest()
 TABLE = "visits"

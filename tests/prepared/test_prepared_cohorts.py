@@ -10,7 +10,7 @@ import pytest
 
 from tests.prepared.prepared_tables import NAMES, form, random_rows, snapshot, study, totals
 from tests.sources.reference_totals import selects
-from wardround.federation.expressions import (
+from wardround.federation.question.cohort import (
     And,
     Between,
     Comparison,
@@ -23,7 +23,7 @@ from wardround.federation.expressions import (
     Value,
     Within,
 )
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.question.query import Aggregate, Query, Statistic
 
 LITERALS: dict[str, tuple[Value, ...]] = {
     "age": (0, 40, 40.5, -5, 110, 2**62),

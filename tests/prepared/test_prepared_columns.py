@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from site_agent.prepared.batches import NO_DAY, Booleans, Days, Integers, Numbers, Places
-from site_agent.prepared.columns import NO_INTEGER, Extent, KeptColumn, Layout, decoded, encoded, raw_type, rows_where
-from wardround.federation.study import Column, ColumnType
+from site_agent.reading.batches import NO_DAY, Booleans, Days, Integers, Numbers, Places
+from site_agent.reading.columnstore.column_encoding import (
+    NO_INTEGER,
+    Extent,
+    KeptColumn,
+    Layout,
+    decoded,
+    encoded,
+    raw_type,
+    rows_where,
+)
+from wardround.federation.study.study import Column, ColumnType
 
 NUMBER = Column("x", ColumnType.NUMBER)
 INTEGER = Column("x", ColumnType.INTEGER)

@@ -10,17 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.limits import Limits
-from site_agent.prepared import ordering, partitions, totals
-from site_agent.prepared.partitions import Partitions
-from site_agent.prepared.scanning import chunks
-from site_agent.prepared.sorting import ORDER, UNIT, in_order
+from site_agent.reading.columnstore import clustering as ordering
+from site_agent.reading.columnstore import prepared_totals as totals
+from site_agent.reading.columnstore import spill as partitions
+from site_agent.reading.columnstore.scan import chunks
+from site_agent.reading.columnstore.sorting import ORDER, UNIT, in_order
+from site_agent.reading.columnstore.spill import Partitions
+from site_agent.reading.memory_limits import Limits
 from tests.prepared.prepared_tables import KEY, TABLE, Kept, Row, form, opened, prepare, row, snapshot, study
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.expressions import Comparison, Operator
-from wardround.federation.query import Aggregate, GroupBy, Grouping, Query, Statistic
-from wardround.federation.shape import Shape, shape
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.question.cohort import Comparison, Operator
+from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 EVERY = (
     Aggregate(Statistic.COUNT),

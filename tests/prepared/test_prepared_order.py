@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.prepared.ordering import clustered
-from site_agent.prepared.scanning import Disordered, among_first, among_first_cells, by_patient_and_cell, chunks
+from site_agent.reading.columnstore.clustering import clustered
+from site_agent.reading.columnstore.scan import Disordered, among_first, among_first_cells, by_patient_and_cell, chunks
 from tests.prepared.prepared_tables import (
     Kept,
     every_question,
@@ -22,8 +22,8 @@ from tests.prepared.prepared_tables import (
     study,
     totals,
 )
-from wardround.federation.expressions import Comparison, Operator
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.question.cohort import Comparison, Operator
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 
 COUNT = (Aggregate(Statistic.COUNT),)
 

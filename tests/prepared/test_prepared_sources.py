@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Tables, TableSource
-from site_agent.open_dataset import open_dataset
-from site_agent.prepared.batches import Preparable
-from site_agent.prepared.dataset import Standing
+from site_agent.reading.batches import Preparable
+from site_agent.reading.columnstore.prepared_dataset import Standing
+from site_agent.reading.dataset import Tables, TableSource
+from site_agent.serving.open_dataset import open_dataset
 from tests.prepared.prepared_source import prepared
 from tests.sources.conformance.sources import KEY, SOURCES
 from tests.sources.conformance.study_rows import COHORTS, GROUPINGS, agreed, question, rows_of, strange
-from wardround.federation.query import Statistic
+from wardround.federation.question.query import Statistic
 
 ASKED = (Statistic.COUNT, Statistic.SUM, Statistic.MEAN, Statistic.CORRELATION, Statistic.SURVIVAL)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.prepared.fingerprints import stat_text
-from site_agent.prepared.manifest import Manifest, Unusable, read_manifest, sealed
+from site_agent.reading.columnstore.manifest import Manifest, Unusable, read_manifest, sealed
+from site_agent.reading.fingerprints import stat_text
 from tests.prepared.prepared_tables import (
     KEY,
     TABLE,
@@ -29,7 +29,7 @@ from tests.prepared.prepared_tables import (
     totals,
 )
 from wardround.federation.errors import SourceFailed
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 
 ROWS = random_rows(patients=9, rows=100, seed=1)
 ASKED = form(
@@ -191,7 +191,7 @@ def test_whatever_fails_in_a_snapshot_is_answered_from_the_source(
     source = Kept(ROWS)
     prepare(source, study(), tmp_path)
     tables = dataset(source, study(), tmp_path)
-    monkeypatch.setattr("site_agent.prepared.dataset.bounded_totals", failing)
+    monkeypatch.setattr("site_agent.reading.columnstore.prepared_dataset.bounded_totals", failing)
     assert tables.bounded(ASKED) == ()
     assert source.asked == ["bounded"]
 

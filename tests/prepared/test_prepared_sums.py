@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.prepared import sums
-from site_agent.prepared.totals import _sums
+from site_agent.reading.columnstore import aggregate as sums
+from site_agent.reading.columnstore.prepared_totals import _sums
 from tests.prepared.prepared_tables import form, row, snapshot, study, totals
-from wardround.federation.expressions import Comparison, Operator
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.question.cohort import Comparison, Operator
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 
 
 @pytest.mark.parametrize("cells", [3, 2**20 + 1])

@@ -14,12 +14,12 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from site_agent.dataset import TableSource
-from site_agent.open_dataset import open_dataset
-from site_agent.prepared.batches import Batch, Preparable
-from site_agent.prepared.preparing import prepare_table
-from site_agent.sources.duckdb_batches import duckdb_batches
-from site_agent.statements.records import TypedRows
+from site_agent.reading.batches import Batch, Preparable
+from site_agent.reading.columnstore.build import prepare_table
+from site_agent.reading.dataset import TableSource
+from site_agent.reading.sources.duckdb.export_batches import duckdb_batches
+from site_agent.reading.statements.records import TypedRows
+from site_agent.serving.open_dataset import open_dataset
 from tests.prepared.prepared_tables import (
     KEY,
     TABLE,
@@ -35,8 +35,8 @@ from tests.prepared.prepared_tables import (
     totals,
 )
 from wardround.federation.errors import ConfigurationMistaken, Unavailable
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.study import Table
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study import Table
 
 COUNT = form(Query(TABLE, (Aggregate(Statistic.COUNT),)), study())
 
@@ -169,7 +169,7 @@ PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 from tests.prepared.prepared_tables import TABLE, Kept, form, opened, prepare, row, study, totals
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.question.query import Aggregate, Query, Statistic
 
 folder, agreed = Path(sys.argv[1]), study()
 asked = form(Query(TABLE, (Aggregate(Statistic.COUNT),)), agreed)

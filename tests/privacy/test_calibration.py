@@ -7,7 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from wardround.privacy.calibration import (
+from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT, Fact
+from wardround.privacy.accounting.gaussian_dp import mu_of
+from wardround.privacy.budget.calibration import (
     SLACK_SHARE,
     gaussian_scale,
     laplace_scale,
@@ -15,9 +17,7 @@ from wardround.privacy.calibration import (
     pure_units,
     without_slack,
 )
-from wardround.privacy.gaussian import mu_of
-from wardround.privacy.law import LARGEST_SCALE, Mechanism, NoiseLaw
-from wardround.privacy.loss import MU_UNIT, PURE_UNIT, Fact
+from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseLaw
 
 EPSILONS = st.floats(min_value=1e-3, max_value=20.0)
 DELTAS = st.floats(min_value=math.log(1e-12), max_value=math.log(1e-2)).map(math.exp)

@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.privacy import filter as filter_module
-from wardround.privacy.calibration import gaussian_scale, laplace_scale, mu_squared_units, pure_units, without_slack
-from wardround.privacy.filter import (
+from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT, SLACK_UNIT, Cost, Fact
+from wardround.privacy.accounting.gaussian_dp import delta_of, epsilon_of, mu_of
+from wardround.privacy.budget import filter as filter_module
+from wardround.privacy.budget.calibration import (
+    gaussian_scale,
+    laplace_scale,
+    mu_squared_units,
+    pure_units,
+    without_slack,
+)
+from wardround.privacy.budget.filter import (
     Cap,
     admits,
     epsilon_charged,
@@ -19,10 +27,8 @@ from wardround.privacy.filter import (
     fraction_remaining,
     is_within,
 )
-from wardround.privacy.gaussian import delta_of, epsilon_of, mu_of
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import MU_UNIT, PURE_UNIT, SLACK_UNIT, Cost, Fact
-from wardround.privacy.parallel import in_parallel
+from wardround.privacy.budget.parallel import in_parallel
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 EPSILONS = st.floats(min_value=0.05, max_value=10.0)
 DELTAS = st.floats(min_value=math.log(1e-10), max_value=math.log(1e-3)).map(math.exp)

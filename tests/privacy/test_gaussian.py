@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.privacy.gaussian import LARGEST_EPSILON, LARGEST_MU, delta_of, epsilon_of, mu_of
+from wardround.privacy.accounting.gaussian_dp import LARGEST_EPSILON, LARGEST_MU, delta_of, epsilon_of, mu_of
 
 mpmath.mp.dps = 60
 

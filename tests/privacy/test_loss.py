@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wardround.privacy
-from wardround.privacy.gaussian import delta_of
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import MU_UNIT, PURE_UNIT, SLACK_UNIT, Cost, Fact, gaussian_mu_squared, total
+from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT, SLACK_UNIT, Cost, Fact, gaussian_mu_squared, total
+from wardround.privacy.accounting.gaussian_dp import delta_of
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 SCALES = st.integers(min_value=4 * 1024, max_value=2**40).map(lambda k: Fraction(k, 1024))
 SENSITIVITIES = st.integers(min_value=0, max_value=2**40)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.privacy.bounded import Bounded, IntVector, Noised
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.mechanisms import LARGEST_TOTAL, apply
-from wardround.privacy.noise import SecureNoise
+from wardround.privacy.mechanisms.additive import LARGEST_TOTAL, apply
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.sampler import SecureNoise
+from wardround.privacy.noise.vectors import Bounded, IntVector, Noised
 
 LAW = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(10))
 INT64 = np.iinfo(np.int64)

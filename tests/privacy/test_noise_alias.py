@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wardround.privacy.noise.alias import TIE_BITS, TOTAL_BITS, WORD_BITS, AliasTable, column_bits, gaussian_table
-from wardround.privacy.noise.stream import WordVector
+from wardround.privacy.noise.alias_table import TIE_BITS, TOTAL_BITS, WORD_BITS, AliasTable, column_bits, gaussian_table
+from wardround.privacy.noise.keystream import WordVector
 
 
 class Scripted:

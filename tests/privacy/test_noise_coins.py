@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.noise.exact import Proposal, proposal_for
+from wardround.privacy.noise.discrete import Proposal, proposal_for
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 from wardround.privacy.noise.exponential import Uniform, exp_enclosure, geometric
-from wardround.privacy.noise.stream import BitSource, WordVector
+from wardround.privacy.noise.keystream import BitSource, WordVector
 
 GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE
 Outcome = TypeVar("Outcome")

@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wardround.privacy.law import LARGEST_SCALE, Mechanism, NoiseLaw
-from wardround.privacy.noise import exact
-from wardround.privacy.noise.exact import BLOCK_BITS, COIN_BITS, LARGEST_NOISE, Proposal, proposal_for
+from wardround.privacy.noise import discrete as exact
+from wardround.privacy.noise.discrete import BLOCK_BITS, COIN_BITS, LARGEST_NOISE, Proposal, proposal_for
+from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseLaw
 from wardround.privacy.noise.exponential import Uniform, exp_enclosure
-from wardround.privacy.noise.stream import WordVector
+from wardround.privacy.noise.keystream import WordVector
 
 GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE
 ALWAYS_EXACT = 2.0

@@ -13,11 +13,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from wardround.privacy.bounded import IntVector
-from wardround.privacy.law import LARGEST_SCALE, Mechanism, NoiseLaw
-from wardround.privacy.noise import SecureNoise, exact, prefers_table
-from wardround.privacy.noise.alias import gaussian_table
-from wardround.privacy.noise.stream import KeyStream
+from wardround.privacy.noise import discrete as exact
+from wardround.privacy.noise.alias_table import gaussian_table
+from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseLaw
+from wardround.privacy.noise.keystream import KeyStream
+from wardround.privacy.noise.sampler import SecureNoise, prefers_table
+from wardround.privacy.noise.vectors import IntVector
 
 GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE
 DRAWS = 1_000_000

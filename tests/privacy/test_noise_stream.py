@@ -7,17 +7,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.noise import SecureNoise
-from wardround.privacy.noise.stream import LARGEST_BLOCK, KeyStream
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.keystream import LARGEST_BLOCK, KeyStream
+from wardround.privacy.noise.sampler import SecureNoise
 
 WIDE = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**40))
 
 FORKED_DRAWS = """
 import os
 from fractions import Fraction
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.noise import SecureNoise
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.sampler import SecureNoise
 
 law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**40))
 noise = SecureNoise()

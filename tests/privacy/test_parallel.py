@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.privacy.loss import Cost
-from wardround.privacy.parallel import Group, groups_among, in_one_sum, in_parallel, over_groups
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.parallel import Group, groups_among, in_one_sum, in_parallel, over_groups
 
 AMOUNTS = st.integers(min_value=0, max_value=2**60)
 COSTS = st.builds(Cost, AMOUNTS, AMOUNTS, AMOUNTS)

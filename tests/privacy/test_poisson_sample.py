@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wardround.privacy.chance import Chance, SecureChance
-from wardround.privacy.noise.sampling import RATE_BITS, sample
-from wardround.privacy.noise.stream import LARGEST_BLOCK, KeyStream, WordVector
+from wardround.privacy.mechanisms.randomness import Chance, SecureChance
+from wardround.privacy.noise.bernoulli import RATE_BITS, sample
+from wardround.privacy.noise.keystream import LARGEST_BLOCK, KeyStream, WordVector
 from wardround.simulation.noise import SeededNoise, ZeroNoise
 
 WHOLE = 1 << RATE_BITS
@@ -128,7 +128,7 @@ def test_the_same_sample_twice_is_another_sample() -> None:
 FORKED_SAMPLES = """
 import os
 from fractions import Fraction
-from wardround.privacy.chance import SecureChance
+from wardround.privacy.mechanisms.randomness import SecureChance
 
 chance, half = SecureChance(), Fraction(1, 2)
 chance.sample(256, half)

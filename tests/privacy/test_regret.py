@@ -9,10 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wardround.privacy.exact_loss import choice_law
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.regret import expected_regret_of_choice, expected_regret_of_noise, regret_of_choice
-from wardround.privacy.selection import Choosing
+from wardround.privacy.inference.exact_loss import choice_law
+from wardround.privacy.inference.selection_error import (
+    expected_regret_of_choice,
+    expected_regret_of_noise,
+    regret_of_choice,
+)
+from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 
 def law_of(gaps: tuple[int, ...], epsilon: float) -> dict[int, float]:

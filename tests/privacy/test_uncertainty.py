@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from wardround.privacy import uncertainty
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.uncertainty import critical_value, mean_interval, ratio_interval, sum_variance
+from wardround.privacy.inference import error_bars as uncertainty
+from wardround.privacy.inference.error_bars import critical_value, mean_interval, ratio_interval, sum_variance
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 
 def laplace(scale: Fraction | float) -> NoiseLaw:

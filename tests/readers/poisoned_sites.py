@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.planning import plans_for
-from site_agent.dataset import Dataset
+from coordinator.rounds.planning import plans_for
+from site_agent.reading.dataset import Dataset
 from site_agent.store.ledger import SiteLedger
 from tests.prepared.prepared_source import prepared
 from tests.readers.poisoned_tables import QUESTIONS, STEP, STUDY, Kind, Poison, worlds
 from tests.roles.lone_site import NAME, LoneSite
 from tests.sources.tables import KEY
-from wardround.federation.answer import AskRequest
-from wardround.federation.plan import Plan
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Released
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import Released
+from wardround.federation.question.answer import AskRequest
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
 
 AGREED = parse_study(STUDY)
 _SITES = (NAME, "south", "west")

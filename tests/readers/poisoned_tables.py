@@ -18,14 +18,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from site_agent.dataset import Dataset, TableSource
-from site_agent.open_dataset import open_dataset
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.serving.open_dataset import open_dataset
 from tests.learning.plain_steps import SCALE
 from tests.sources.postgresql_cluster import cluster
 from tests.sources.tables import KEY
-from wardround.federation.expressions import Comparison, Expression, IsNull, Not, Operator
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.question.cohort import Comparison, Expression, IsNull, Not, Operator
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 
 STUDY = """\
 name = "trial"

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from site_agent.check import check_site
-from site_agent.dataset import Tables, TableSource
-from site_agent.limits import Limits
-from site_agent.open_dataset import open_dataset
-from site_agent.sources.file_soundness import _too_large
-from site_agent.sources.thrift_compact import BINARY, decoded, encoded
+from site_agent.reading.dataset import Tables, TableSource
+from site_agent.reading.memory_limits import Limits
+from site_agent.reading.sources.files.file_soundness import _too_large
+from site_agent.reading.sources.files.thrift_compact import BINARY, decoded, encoded
+from site_agent.serving.check import check_site
+from site_agent.serving.open_dataset import open_dataset
 from tests.closing.failing_sources import COHORTS, KEY, asking, parquet_with_a_damaged_page
 from tests.closing.watched_site import WatchedSite
 from tests.roles.enrolled import found, hospital
-from wardround.federation.task import Failed, Released
+from wardround.federation.plan.task import Failed, Released
 
 Break = Callable[[bytes], bytes]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Dataset
-from site_agent.sources import file_layouts
-from site_agent.sources.file_soundness import Reading, Soundness
+from site_agent.reading.dataset import Dataset
+from site_agent.reading.sources.files import file_layouts
+from site_agent.reading.sources.files.file_soundness import Reading, Soundness
 from tests.readers.poisoned_sites import AGREED, differs
 from tests.readers.poisoned_tables import KINDS, QUESTIONS, STEP, Cell, Poison, csv_file, drawn, rows, worlds
 from tests.sources.postgresql_cluster import absent
-from wardround.federation.answer import Answer, AskRequest
+from wardround.federation.question.answer import Answer, AskRequest
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
 

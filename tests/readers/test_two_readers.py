@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from site_agent.limits import Limits
-from site_agent.sources import csv_soundness, file_soundness
-from site_agent.sources.csv_soundness import csv_fault, is_utf8, mask_of, masked
-from site_agent.sources.duckdb_locked import locked_database
-from site_agent.sources.file_readers import csv_reader
-from site_agent.sources.thrift_compact import decoded, encoded
+from site_agent.reading.memory_limits import Limits
+from site_agent.reading.sources.duckdb.connection import locked_database
+from site_agent.reading.sources.files import csv_soundness, file_soundness
+from site_agent.reading.sources.files.csv_soundness import csv_fault, is_utf8, mask_of, masked
+from site_agent.reading.sources.files.file_readers import csv_reader
+from site_agent.reading.sources.files.thrift_compact import decoded, encoded
 
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
 LETTERS = some.sampled_from(["a", '"', '""', ",", ";", "\n", "\r\n", "\r", " ", "ü", "\x00", "\x1a", "'", "\\", "#"])

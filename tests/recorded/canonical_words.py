@@ -8,7 +8,7 @@ from tests.recorded.questions import STUDY
 from tests.recorded.recording import Json
 from tests.recorded.spoken import PLANS, TASKS
 from wardround.federation import canonical
-from wardround.federation.study_file import parse_study
+from wardround.federation.study.study_file import parse_study
 
 _EVERYTHING = """
 name = "everything"

@@ -12,20 +12,20 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from coordinator.federation import Coordinator
-from coordinator.folder import open_folder as open_coordinator
-from coordinator.patience import PumpedPatience
+from coordinator.clock import PumpedPatience
+from coordinator.members.folder import open_folder as open_coordinator
+from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import open_ledger
-from site_agent.agent import Agent
-from site_agent.folder import open_folder as open_site
-from site_agent.pipeline import Pipeline
-from site_agent.prepared.site import site_dataset
+from site_agent.answering.pipeline import Pipeline
+from site_agent.serving.agent import Agent
+from site_agent.serving.folder import open_folder as open_site
+from site_agent.serving.prepared_tables import site_dataset
 from site_agent.store.ledger import SiteLedger, utc_today
 from tests.cli.calling import call
 from tests.integration.stage import AGES, PATIENTS
 from tests.recorded.make_folders import CORRELATION, FOLDERS, REQUEST, SUMS
 from tests.recorded.recording import Document, Json
-from wardround.analyst.client import Client
+from wardround.analyst.asking.client import Client
 from wardround.analyst.learning.request import parse_request
 from wardround.simulation.federation import DirectAnalystLink, DirectLink
 from wardround.simulation.noise import ZeroNoise

@@ -17,7 +17,7 @@ from tests.integration.building import build
 from tests.integration.stage import AGES, PATIENTS, Asked, Federation, closing, eventually
 from tests.integration.terms import Terms
 from tests.recorded.recording import new_folder
-from wardround.analyst.documents import Json
+from wardround.analyst.showing.documents import Json
 from wardround.federation.errors import AwaitingApproval
 
 FOLDERS = Path(__file__).parent / "folders"

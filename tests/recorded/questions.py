@@ -18,8 +18,8 @@ from tests.recorded.recording import Json
 from tests.sources.conformance.sources import SOURCES
 from tests.sources.reference_totals import Row
 from wardround.federation.errors import FederationError
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import SeededNoise, ZeroNoise
 

@@ -10,7 +10,10 @@ from fractions import Fraction
 from protos.chunked_release import Chunk
 from protos.statuses import Fault
 from protos.words import Claim, Watch
-from wardround.federation.answer import (
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Task
+from wardround.federation.question.answer import (
     Answer,
     AskRequest,
     BudgetReport,
@@ -29,16 +32,13 @@ from wardround.federation.answer import (
     Statement,
     Update,
 )
-from wardround.federation.enrolment import Enrolment, Greeting
-from wardround.federation.expressions import And, Between, Comparison, IsNull, Not, Operator, Or, Within
-from wardround.federation.identity import PublicIdentity
-from wardround.federation.ledger.entry import EMPTY, GENESIS, Entry, Head
-from wardround.federation.plan import Plan
-from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Task
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.law import Mechanism
-from wardround.privacy.selection import Choosing
+from wardround.federation.question.cohort import And, Between, Comparison, IsNull, Not, Operator, Or, Within
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.trust.enrolment import Enrolment, Greeting
+from wardround.federation.trust.entry import EMPTY, GENESIS, Entry, Head
+from wardround.federation.trust.identity import PublicIdentity
+from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.noise.distribution import Mechanism
 
 HASH, OTHER_HASH = "ab" * 32, "0123456789abcdef" * 4
 SIGNATURE = bytes(range(64))

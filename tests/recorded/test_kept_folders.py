@@ -10,7 +10,7 @@ from tests.cli.calling import call
 from tests.recorded.kept_folders import ROLES, SHARP, Reopened, names, reopened, unpacked
 from tests.recorded.make_folders import MEANS
 from wardround.federation.errors import AwaitingApproval
-from wardround.federation.ledger.verify import verify
+from wardround.federation.ledger.verify.verify import verify
 
 COUNT = "SELECT diagnosis, COUNT(*) FROM encounters GROUP BY diagnosis"
 

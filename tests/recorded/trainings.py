@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.recorded.questions import released
 from tests.recorded.recording import Json
 from tests.training.clinics import federation, request, seeded, study, write
-from wardround.simulation.tables import find_sites
+from wardround.simulation.table_files import find_sites
 
 REQUESTS = {
     "logistic": request(rounds=3),

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from coordinator.reporting import Reporting
-from coordinator.roster import Roster
+from coordinator.accounts.budget_report import Reporting
+from coordinator.members.roster import Roster
 from coordinator.store.ledger import Ledger, begin_ledger
 from tests.coordinator.hospitals import study
-from wardround.federation.identity import Identity, Purpose
 from wardround.federation.ledger import accounts, chain
-from wardround.federation.ledger.body import cost_body, facts_body
-from wardround.federation.ledger.database import Keeping
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import Fact, total
+from wardround.federation.ledger.entry_body import cost_body, facts_body
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.trust.identity import Identity, Purpose
+from wardround.privacy.accounting.cost import Fact, total
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 SITES = ("one", "two", "three")
 

@@ -13,11 +13,12 @@ import pytest
 
 from protos import words
 from tests.coordinator.hospitals import study
-from wardround.analyst.budget import BudgetResult
-from wardround.analyst.documents import answer_document
-from wardround.analyst.meaning import answer_meaning, date_text
-from wardround.analyst.plot_budget import budget_picture
-from wardround.federation.answer import (
+from wardround.analyst.showing.budget import BudgetResult
+from wardround.analyst.showing.documents import answer_document
+from wardround.analyst.showing.interpretation import answer_meaning, date_text
+from wardround.analyst.showing.plot_budget import budget_picture
+from wardround.federation.errors import MalformedMessage, Mistaken
+from wardround.federation.question.answer import (
     Answer,
     BudgetReport,
     ByOverlap,
@@ -28,8 +29,7 @@ from wardround.federation.answer import (
     Spending,
     Statement,
 )
-from wardround.federation.errors import MalformedMessage, Mistaken
-from wardround.federation.study import Study
+from wardround.federation.study.study import Study
 
 STUDY = study(overlap='1\ngroups = [{ sites = ["north", "west"], overlap = 2 }]')
 DAY = 86_400.0

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.reporting import MOST_POINTS, Reporting
-from coordinator.roster import Roster
-from coordinator.tally import Reserved, Tally, Voided
+from coordinator.accounts.budget_report import MOST_POINTS, Reporting
+from coordinator.accounts.charge_history import Reserved, Tally, Voided
+from coordinator.members.roster import Roster
 from tests.coordinator.hospitals import ANALYST, ask, oracle, study
 from tests.report.ledgers import SITES, books, gaussian, laplace
-from wardround.federation.answer import Spending
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger import chain
+from wardround.federation.question.answer import Spending
+from wardround.privacy.accounting.cost import Cost, total
 from wardround.privacy.accounting.events import Schedule
-from wardround.privacy.accounting.report import compare
-from wardround.privacy.filter import epsilon_spent
-from wardround.privacy.loss import Cost, total
+from wardround.privacy.budget.filter import epsilon_spent
+from wardround.privacy.report.compare import compare
 
 
 def test_a_study_that_spent_nothing_has_a_report(tmp_path: Path) -> None:

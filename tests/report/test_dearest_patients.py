@@ -13,26 +13,18 @@ from hypothesis import strategies as st
 
 from tests.report.ledgers import gaussian, laplace
 from wardround.privacy.accounting import accountants
-from wardround.privacy.accounting.events import (
-    Approximate,
-    DiscreteLaplace,
-    Event,
-    Gaussian,
-    Laplace,
-    Pure,
-    Schedule,
-)
-from wardround.privacy.accounting.patients import (
+from wardround.privacy.accounting.cost import Fact
+from wardround.privacy.accounting.events import Approximate, DiscreteLaplace, Event, Gaussian, Laplace, Pure, Schedule
+from wardround.privacy.budget.parallel import Group, groups_among
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.report.dearest_patient import (
     contains,
     dearest_patients,
     of_many_events,
     schedule_of,
     undominated,
 )
-from wardround.privacy.accounting.standing import StandingLosses, coarse
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import Fact
-from wardround.privacy.parallel import Group, groups_among
+from wardround.privacy.report.running_accountants import StandingLosses, coarse
 
 A, B, C = Gaussian(10.0), Gaussian(20.0), DiscreteLaplace(0.1)
 

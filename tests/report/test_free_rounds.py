@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator.tally import Reserved, Tally, Voided
+from coordinator.accounts.charge_history import Reserved, Tally, Voided
 from tests.coordinator.hospitals import study
 from tests.report.ledgers import gaussian
-from wardround.privacy.loss import Cost, total
+from wardround.privacy.accounting.cost import Cost, total
 
 PAID = gaussian(20)
 SITES = frozenset({"one", "two"})

@@ -9,24 +9,24 @@ import datetime
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coordinator.enrolment import enrol_site, make_invitation, opened
-from coordinator.folder import CoordinatorFolder, open_folder
-from coordinator.planning import plans_for
-from coordinator.serve import initialise
-from site_agent.enrolment import begin, finish, prepare_enrolment
-from site_agent.folder import SiteFolder
-from site_agent.folder_account import open_account
-from site_agent.pipeline import Pipeline
+from coordinator.members.enrolment import enrol_site, make_invitation, opened
+from coordinator.members.folder import CoordinatorFolder, open_folder
+from coordinator.rounds.planning import plans_for
+from coordinator.serving.serve import initialise
+from site_agent.answering.pipeline import Pipeline
+from site_agent.serving.enrolment import begin, finish, prepare_enrolment
+from site_agent.serving.folder import SiteFolder
+from site_agent.serving.folder_account import open_account
 from site_agent.store.ledger import SiteLedger
 from tests.roles.lone_site import COUNT, STUDY, Rows
-from wardround.analyst.sql import parse
-from wardround.federation.answer import AskRequest
+from wardround.analyst.sql.read import parse
 from wardround.federation.errors import FederationError
-from wardround.federation.invitation import write_invitation
-from wardround.federation.ledger.entry import EMPTY
-from wardround.federation.plan import Plan
-from wardround.federation.task import Submission, Task, sign_task
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import Submission, Task, sign_task
+from wardround.federation.question.answer import AskRequest
+from wardround.federation.trust.entry import EMPTY
+from wardround.federation.trust.invitation import write_invitation
+from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.noise import ZeroNoise
 
 NOW = datetime.datetime.now(datetime.UTC)

@@ -9,29 +9,29 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.planning import plans_for
-from site_agent.learning.examples import Examples
-from site_agent.pipeline import Pipeline
-from site_agent.policy import Approval, Policy
-from site_agent.prepared.batches import Fingerprint
+from coordinator.rounds.planning import plans_for
+from site_agent.answering.pipeline import Pipeline
+from site_agent.answering.policy import Approval, Policy
+from site_agent.reading.batches import Fingerprint
+from site_agent.reading.examples import Examples
 from site_agent.store.ledger import SiteLedger
-from wardround.analyst.sql import parse
-from wardround.federation.answer import AskRequest
+from wardround.analyst.sql.read import parse
 from wardround.federation.errors import SourceAway, SourceFailed
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.ledger.entry import EMPTY, Head
-from wardround.federation.plan import Plan
-from wardround.federation.query import Statistic
-from wardround.federation.shape import Shape
-from wardround.federation.step_form import StepForm
-from wardround.federation.study import Study, Table
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import SignedTask, Task, sign_task
-from wardround.privacy.bounded import Bounded
-from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import Cost
-from wardround.privacy.noise import Noise
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import SignedTask, Task, sign_task
+from wardround.federation.question.answer import AskRequest
+from wardround.federation.question.query import Statistic
+from wardround.federation.study.study import Study, Table
+from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.entry import EMPTY, Head
+from wardround.federation.trust.identity import Identity
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.noise.distribution import Mechanism
+from wardround.privacy.noise.sampler import Noise
+from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.noise import ZeroNoise
 
 NAME = "north"

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.folder import CoordinatorFolder
-from site_agent.check import Finding, _account
-from site_agent.folder import SiteFolder
+from coordinator.members.folder import CoordinatorFolder
+from site_agent.serving.check import Finding, _account
+from site_agent.serving.folder import SiteFolder
 from tests.roles.enrolled import Serving
 from tests.roles.lone_site import STUDY
 from tests.roles.test_hostile_training import step
 from wardround.federation.errors import ConfigurationMistaken, LedgerCorrupt
-from wardround.federation.plan import Plan
-from wardround.federation.task import Released
-from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import Cost
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import Released
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.noise.distribution import Mechanism
 
 ACCOUNT = 'account = "../shared/ehr.sqlite"'
 EVENTS = STUDY.replace('unit = "patient"', 'unit = "event"').replace('name = "trial"', 'name = "events"')

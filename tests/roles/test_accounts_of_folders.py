@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.folder import CoordinatorFolder, open_folder
-from site_agent.folder import SiteFolder
-from site_agent.folder_account import bring_charges
+from coordinator.members.folder import CoordinatorFolder, open_folder
+from site_agent.serving.folder import SiteFolder
+from site_agent.serving.folder_account import bring_charges
 from tests.cli.calling import call
 from tests.roles.enrolled import found, hospital
 from tests.roles.sharing import ACCOUNT, ask, checked, refused, serving, train
 from tests.roles.test_hostile_training import TRAINED
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.task import Declined, Released
+from wardround.federation.plan.task import Declined, Released
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.agent import (
+from site_agent.serving.agent import (
     APPROVAL_SECONDS,
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -18,8 +18,8 @@ from site_agent.agent import (
 )
 from tests.roles.lone_site import LoneSite, Rows
 from wardround.federation.errors import InvariantBroken, PeerUnreachable
-from wardround.federation.ledger.entry import Entry
-from wardround.federation.task import Failed, Released, SignedTask, Submission
+from wardround.federation.plan.task import Failed, Released, SignedTask, Submission
+from wardround.federation.trust.entry import Entry
 
 
 class Scripted:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.check import Finding, _permissions, check_site
-from site_agent.folder import SiteFolder, open_folder
-from site_agent.prepared.site import prepare_site
+from site_agent.serving.check import Finding, _permissions, check_site
+from site_agent.serving.folder import SiteFolder, open_folder
+from site_agent.serving.prepared_tables import prepare_site
 from tests.roles.enrolled import found, hospital
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.ledger.export import export
+from wardround.federation.ledger.verify.export import export
 
 SOMEBODY = 54321
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -21,24 +21,24 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.enrolment import issue_profile, make_invitation
-from coordinator.folder import CoordinatorFolder, open_folder
-from coordinator.serve import initialise
+from coordinator.members.enrolment import issue_profile, make_invitation
+from coordinator.members.folder import CoordinatorFolder, open_folder
+from coordinator.serving.serve import initialise
 from coordinator.store.ledger import begin_ledger
-from site_agent.enrolment import prepare_enrolment
+from site_agent.serving.enrolment import prepare_enrolment
 from tests.cli.calling import call
 from tests.docs.pages import ROOT
 from tests.screens.hostile_words import SITE, STUDY, Hospital
 from wardround.analyst.learning.request import parse_request
-from wardround.federation.configuration import check_plain
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.identity import Identity
-from wardround.federation.invitation import Invitation, read_invitation, write_invitation
-from wardround.federation.ledger.verify import verify
+from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plain_text import is_plain
-from wardround.federation.profile import read_profile
-from wardround.federation.study_file import new_study, parse_study, read_study
-from wardround.federation.wording import study_text
+from wardround.federation.plan.sql_text import study_text
+from wardround.federation.strict_toml import check_plain
+from wardround.federation.study.study_file import new_study, parse_study, read_study
+from wardround.federation.trust.identity import Identity
+from wardround.federation.trust.invitation import Invitation, read_invitation, write_invitation
+from wardround.federation.trust.profile import read_profile
 
 NOW = datetime.datetime(2026, 3, 1, 12, 0, tzinfo=datetime.UTC)
 CLOSED = STUDY.replace('note = { type = "category" }', 'note = { type = "category", values = ["a", "b"] }')

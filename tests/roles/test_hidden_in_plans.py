@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.answers import decode_answer
-from coordinator.planning import plans_for
+from coordinator.rounds.planning import plans_for
+from coordinator.rounds.stored_answers import decode_answer
 from coordinator.store.plans import decode_plan, encode_plan
-from site_agent.admission import admit
-from site_agent.policy import Approval
+from site_agent.answering.admission import admit
+from site_agent.answering.policy import Approval
 from tests.roles.lone_site import NAME, STUDY, LoneSite
 from tests.wire.test_codec_training import STEP
 from wardround.analyst.learning.request import TrainingRequest, model_of, parse_request
-from wardround.federation.answer import AskRequest
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused, QueryMistaken
-from wardround.federation.expressions import Comparison, Operator
-from wardround.federation.ledger.entry import EMPTY
+from wardround.federation.models.training import ModelKind
 from wardround.federation.plain_text import fault_in
-from wardround.federation.plan import Plan, price
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Declined, Released
-from wardround.federation.training import ModelKind
+from wardround.federation.plan.plan import Plan, price
+from wardround.federation.plan.task import Declined, Released
+from wardround.federation.question.answer import AskRequest
+from wardround.federation.question.cohort import Comparison, Operator
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.entry import EMPTY
 
 OPEN = STUDY + 'note = { type = "category" }\n'
 

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.agent import Agent
+from site_agent.serving.agent import Agent
 from tests.roles.lone_site import NAME, STUDY, LoneSite
 from wardround.federation import canonical
 from wardround.federation.errors import FederationError, NotAuthorized, ProtocolViolation, SiteFrozen
-from wardround.federation.expressions import Comparison
-from wardround.federation.identity import Identity, Purpose
-from wardround.federation.ledger.body import Plain, encode_body
-from wardround.federation.ledger.entry import Entry, Head, make_entry
-from wardround.federation.plan import Plan
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.release import release_hash
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Declined, Released, SignedTask, Submission
-from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import Cost
+from wardround.federation.forms.release import release_hash
+from wardround.federation.ledger.entry_body import Plain, encode_body
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import Declined, Released, SignedTask, Submission
+from wardround.federation.question.cohort import Comparison
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.entry import Entry, Head, make_entry
+from wardround.federation.trust.identity import Identity, Purpose
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.noise.distribution import Mechanism
 
 CODES = {"PlanRefused", "SchemaRefused", "BudgetExceeded"}
 """Everything a site ever says in a refusal of its own."""

@@ -11,23 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.configuration import parse_site
-from site_agent.policy import Approval
+from site_agent.answering.policy import Approval
+from site_agent.serving.configuration import parse_site
 from site_agent.store.shared_account import Folder, SharedAccount
 from tests.roles.lone_site import NAME, STUDY, LoneSite
 from tests.roles.test_hostile_coordinator import answered, unhurt
 from wardround.federation import canonical
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused
-from wardround.federation.expressions import Comparison, Operator
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.ledger.verify import verify
-from wardround.federation.plan import Plan, price
-from wardround.federation.query import Statistic
-from wardround.federation.step_form import LENGTH, pack
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Declined, Failed, Pending, Released
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.law import Mechanism
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.models.step_form import LENGTH, pack
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.plan.plan import Plan, price
+from wardround.federation.plan.task import Declined, Failed, Pending, Released
+from wardround.federation.question.cohort import Comparison, Operator
+from wardround.federation.question.query import Statistic
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
 
 TRAINED = STUDY + 'ill = { type = "boolean" }\n'
 MODEL = Model(ModelKind.LOGISTIC, "visits", "ill", ("age", "sbp"))

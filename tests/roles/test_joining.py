@@ -15,28 +15,28 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from coordinator.authority import Authority
-from coordinator.configuration import LOOPBACK, CoordinatorConfiguration, parse_coordinator
-from coordinator.enrolment import enrol_site, issue_profile, make_invitation, opened, revoke
-from coordinator.folder import CoordinatorFolder, _concrete, open_folder
-from coordinator.roster import Roster
-from coordinator.serve import initialise
+from coordinator.members.authority import Authority
+from coordinator.members.configuration import LOOPBACK, CoordinatorConfiguration, parse_coordinator
+from coordinator.members.enrolment import enrol_site, issue_profile, make_invitation, opened, revoke
+from coordinator.members.folder import CoordinatorFolder, _concrete, open_folder
+from coordinator.members.roster import Roster
+from coordinator.serving.serve import initialise
 from coordinator.store.members import Standing
-from site_agent.configuration import parse_site
-from site_agent.dataset import TableSource
-from site_agent.enrolment import prepare_enrolment
-from site_agent.open_dataset import check_sources
-from site_agent.policy import Approval
+from site_agent.answering.policy import Approval
+from site_agent.reading.dataset import TableSource
+from site_agent.serving.configuration import parse_site
+from site_agent.serving.enrolment import prepare_enrolment
+from site_agent.serving.open_dataset import check_sources
 from tests.roles.lone_site import STUDY
-from wardround.federation.certificates import Role, holder, make_request, new_tls_key, request_key, validity
-from wardround.federation.enrolment import Enrolment
 from wardround.federation.errors import ConfigurationMistaken, MalformedMessage, NotAuthorized
-from wardround.federation.identity import Identity, Purpose
-from wardround.federation.invitation import Invitation, read_invitation, write_invitation
-from wardround.federation.ledger.verify import verify
-from wardround.federation.profile import read_profile
-from wardround.federation.query import Statistic
-from wardround.federation.study_file import parse_study
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.question.query import Statistic
+from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.certificates import Role, holder, make_request, new_tls_key, request_key, validity
+from wardround.federation.trust.enrolment import Enrolment
+from wardround.federation.trust.identity import Identity, Purpose
+from wardround.federation.trust.invitation import Invitation, read_invitation, write_invitation
+from wardround.federation.trust.profile import read_profile
 
 NOW = datetime.datetime(2026, 3, 1, 12, 0, tzinfo=datetime.UTC)
 LIFE = datetime.timedelta(days=14)
@@ -391,7 +391,7 @@ def test_a_site_can_join_with_any_kind_of_source(folder: CoordinatorFolder, tmp_
 
 
 def test_a_site_without_the_driver_of_its_source_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("site_agent.sources.postgresql")]:
+    for name in [name for name in sys.modules if name.startswith("site_agent.reading.sources.postgresql.table")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigurationMistaken, match=r"needs psycopg.*pip install 'wardround\[postgresql\]'"):

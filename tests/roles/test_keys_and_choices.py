@@ -12,25 +12,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coordinator.planning import plans_for
-from site_agent.configuration import parse_site
-from site_agent.policy import Approval
+from coordinator.rounds.planning import plans_for
+from site_agent.answering.policy import Approval
+from site_agent.serving.configuration import parse_site
 from tests.roles.lone_site import NAME, STUDY, LoneSite, Rows
-from wardround.federation.answer import AskRequest
-from wardround.federation.ledger.verify import verify
-from wardround.federation.plan import Plan, price, selection, shape_of
-from wardround.federation.query import MAX_KEYS, Aggregate, Grouping, Query, Statistic
-from wardround.federation.release import Release, decode_release
-from wardround.federation.shape import Shape
-from wardround.federation.task import Declined, Failed, Pending, Released
-from wardround.privacy.bounded import Bounded
-from wardround.privacy.chance import SecureChance
-from wardround.privacy.exact_loss import choice_law, pmf
-from wardround.privacy.facts import AnyMechanism
-from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import SLACK_UNIT, Cost
-from wardround.privacy.selection import Choosing
-from wardround.privacy.thresholding import KeyCounts, SelectionFact, passing
+from wardround.federation.forms.release import Release, decode_release
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Plan, price, selection, shape_of
+from wardround.federation.plan.task import Declined, Failed, Pending, Released
+from wardround.federation.question.answer import AskRequest
+from wardround.federation.question.query import MAX_KEYS, Aggregate, Grouping, Query, Statistic
+from wardround.privacy.accounting.cost import SLACK_UNIT, Cost
+from wardround.privacy.budget.facts import AnyMechanism
+from wardround.privacy.inference.exact_loss import choice_law, pmf
+from wardround.privacy.mechanisms.partition_selection import KeyCounts, SelectionFact, passing
+from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.mechanisms.randomness import SecureChance
+from wardround.privacy.noise.distribution import Mechanism
+from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.noise import ZeroNoise
 
 WORDS = STUDY + 'word = { type = "category" }\n'

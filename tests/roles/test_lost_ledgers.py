@@ -15,18 +15,18 @@ import pytest
 
 import coordinator.store.ledger
 import site_agent.store.ledger
-from coordinator.enrolment import opened
-from coordinator.folder import CoordinatorFolder
-from coordinator.folder import open_folder as open_coordinator
-from site_agent.enrolment import prepare_enrolment
-from site_agent.folder import SiteFolder
-from site_agent.folder import open_folder as open_site
-from site_agent.serve import open_ledger
+from coordinator.members.enrolment import opened
+from coordinator.members.folder import CoordinatorFolder
+from coordinator.members.folder import open_folder as open_coordinator
+from site_agent.serving.enrolment import prepare_enrolment
+from site_agent.serving.folder import SiteFolder
+from site_agent.serving.folder import open_folder as open_site
+from site_agent.serving.serve import open_ledger
 from tests.cli.calling import call
 from tests.roles.enrolled import enrol, found, hospital, invite
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.ledger.database import LEDGER_FILE, Database
-from wardround.federation.ledger.verify import verify
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database
+from wardround.federation.ledger.verify.verify import verify
 
 RESTORE = "restore the whole folder from its backup, and do not serve before"
 

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.folder import CoordinatorFolder
-from site_agent.check import _ledger
-from site_agent.folder import SiteFolder
-from site_agent.serve import make_agent
+from coordinator.members.folder import CoordinatorFolder
+from site_agent.serving.check import _ledger
+from site_agent.serving.folder import SiteFolder
+from site_agent.serving.serve import make_agent
 from tests.ledger.test_verify_site import Said, codes, signed
 from tests.roles.enrolled import Serving, found, hospital
 from tests.roles.lone_site import LoneSite
 from tests.roles.test_hostile_training import TRAINED, run, step
-from wardround.federation.ledger.body import cap_body, cost_body, facts_body
-from wardround.federation.ledger.verify import judge, verify
-from wardround.federation.plan import Charge
-from wardround.federation.task import Declined, Released
-from wardround.privacy.filter import Cap, epsilon_charged
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import Fact
-from wardround.privacy.noise import SecureNoise
+from wardround.federation.ledger.entry_body import cap_body, cost_body, facts_body
+from wardround.federation.ledger.verify.verify import judge, verify
+from wardround.federation.plan.plan import Charge
+from wardround.federation.plan.task import Declined, Released
+from wardround.privacy.accounting.cost import Fact
+from wardround.privacy.budget.filter import Cap, epsilon_charged
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.sampler import SecureNoise
 
 GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE
 CAP = Cap(4.0, 1e-6, 1.0)

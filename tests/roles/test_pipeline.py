@@ -8,21 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.dataset import TableSource
-from site_agent.open_dataset import open_dataset
-from site_agent.pipeline import Pipeline
-from site_agent.policy import Approval
+from site_agent.answering.pipeline import Pipeline
+from site_agent.answering.policy import Approval
+from site_agent.reading.dataset import TableSource
+from site_agent.serving.open_dataset import open_dataset
 from site_agent.store.ledger import SiteLedger
 from tests.roles.lone_site import NAME, LoneSite, Rows
 from wardround.federation.errors import InvariantBroken, SourceFailed
-from wardround.federation.ledger.verify import verify
-from wardround.federation.plan import price, shape_of
-from wardround.federation.release import Release, decode_release
-from wardround.federation.task import Declined, Failed, Pending, Released
-from wardround.privacy.bounded import IntVector
-from wardround.privacy.law import NoiseLaw
-from wardround.privacy.loss import Cost
-from wardround.privacy.noise import SecureNoise
+from wardround.federation.forms.release import Release, decode_release
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.plan import price, shape_of
+from wardround.federation.plan.task import Declined, Failed, Pending, Released
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.noise.distribution import NoiseLaw
+from wardround.privacy.noise.sampler import SecureNoise
+from wardround.privacy.noise.vectors import IntVector
 
 GROUPED = "SELECT code, COUNT(*), AVG(sbp) FROM visits WHERE age >= 40 GROUP BY code"
 

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.admission import admit
-from site_agent.check import check_site
-from site_agent.configuration import parse_site
+from site_agent.answering.admission import admit
+from site_agent.serving.check import check_site
+from site_agent.serving.configuration import parse_site
 from tests.cli.calling import call
 from tests.roles.enrolled import SITE, found, hospital
 from tests.roles.lone_site import NAME, STUDY, LoneSite
 from tests.roles.test_hostile_training import TRAINED, step
 from tests.roles.test_hostile_training import plan as training_plan
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused
-from wardround.federation.plan import Plan, price
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Declined, Released
-from wardround.privacy.filter import epsilon_charged
-from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import PURE_UNIT
+from wardround.federation.plan.plan import Plan, price
+from wardround.federation.plan.task import Declined, Released
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.accounting.cost import PURE_UNIT
+from wardround.privacy.budget.filter import epsilon_charged
+from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.sites import default_policy
 
 GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE

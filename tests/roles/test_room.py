@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.configuration import parse_site
-from site_agent.limits import Limits
-from site_agent.room import Room, question_bytes, row_bytes
+from site_agent.answering.memory_check import Room, question_bytes, row_bytes
+from site_agent.reading.memory_limits import Limits
+from site_agent.serving.configuration import parse_site
 from tests.roles.lone_site import STUDY, LoneSite
 from tests.roles.test_hostile_training import TRAINED, plan, step
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused
-from wardround.federation.query import MAX_BINS, MAX_CELLS, Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import MAX_DIMENSION, Shape, shape
-from wardround.federation.step_form import step_form
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Declined, Released
-from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import Cost
+from wardround.federation.models.step_form import step_form
+from wardround.federation.plan.layout import MAX_DIMENSION, Shape, shape
+from wardround.federation.plan.task import Declined, Released
+from wardround.federation.question.query import MAX_BINS, MAX_CELLS, Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.noise.distribution import Mechanism
 
 LEAST = Limits(memory_mebibytes=1024)
 LITTLE = Limits(memory_mebibytes=256)

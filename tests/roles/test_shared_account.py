@@ -8,9 +8,9 @@ import pytest
 from site_agent.store.shared_account import Folder, SharedAccount
 from tests.roles.lone_site import STUDY, LoneSite
 from wardround.federation.errors import BudgetExceeded
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.plan import price
-from wardround.federation.task import Declined, Released
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.plan.plan import price
+from wardround.federation.plan.task import Declined, Released
 
 OTHER = STUDY.replace('name = "trial"', 'name = "other"')
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.roles.lone_site import LoneSite
 from tests.roles.test_hostile_training import TRAINED, run, step
-from wardround.federation.task import Failed, Released
-from wardround.privacy.bounded import IntVector
-from wardround.privacy.law import NoiseLaw
+from wardround.federation.plan.task import Failed, Released
+from wardround.privacy.noise.distribution import NoiseLaw
+from wardround.privacy.noise.vectors import IntVector
 from wardround.simulation.noise import ZeroNoise
 
 

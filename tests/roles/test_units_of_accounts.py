@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.folder import CoordinatorFolder
-from site_agent.enrolment import prepare_enrolment
+from coordinator.members.folder import CoordinatorFolder
+from site_agent.serving.enrolment import prepare_enrolment
 from tests.cli.calling import call
 from tests.roles.enrolled import found, hospital, invite
 from tests.roles.sharing import ACCOUNT, EVENTS, ask, checked, refused, serving
 from tests.roles.test_hostile_training import TRAINED
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.task import Declined, Released
+from wardround.federation.plan.task import Declined, Released
 
 
 @pytest.fixture

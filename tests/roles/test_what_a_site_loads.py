@@ -20,7 +20,7 @@ STRANGERS = (
 )
 
 PROGRAMS = {
-    "serving": "import site_agent.serve",
+    "serving": "import site_agent.serving.serve",
     "the command's help": "from wardround.cli.main import main\ntry:\n    main(['site', 'serve', '--help'])\n"
     "except SystemExit:\n    pass",
     "a refused command": "from wardround.cli.main import main\ntry:\n    main(['site', 'serve', '/nowhere'])\n"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.authorization import authorize
-from coordinator.enrolment import issue_profile, opened
+from coordinator.members.authorization import authorize
+from coordinator.members.enrolment import issue_profile, opened
 from tests.roles.enrolled import found
-from wardround.federation.certificates import Role
 from wardround.federation.errors import NotAuthorized
-from wardround.federation.profile import read_profile
+from wardround.federation.trust.certificates import Role
+from wardround.federation.trust.profile import read_profile
 
 NOW = datetime.datetime(2026, 3, 1, 12, 0, tzinfo=datetime.UTC)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import grpc
 
-from coordinator.planning import plans_for
+from coordinator.rounds.planning import plans_for
 from protos._generated import analyst_service_pb2 as analyst_pb
 from protos._generated import fault_pb2, release_pb2, site_service_pb2
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer, add_AnalystServiceServicer_to_server
@@ -26,16 +26,16 @@ from protos.words import TASK
 from site_agent.store.ledger import SiteLedger
 from tests.fixtures.ports import HOST, take_port
 from tests.wire.certificates import TestAuthority
-from wardround.federation.answer import AskRequest
-from wardround.federation.expressions import Comparison, Expression, Operator, Within
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.ledger.entry import EMPTY
-from wardround.federation.plan import Plan
-from wardround.federation.profile import Profile, write_profile
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import SignedTask, Task, sign_task
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import SignedTask, Task, sign_task
+from wardround.federation.question.answer import AskRequest
+from wardround.federation.question.cohort import Comparison, Expression, Operator, Within
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.entry import EMPTY
+from wardround.federation.trust.identity import Identity
+from wardround.federation.trust.profile import Profile, write_profile
 
 FORGED = "3f9c0a12deadbeef"
 FORGED_LINE = f"{FORGED}  pending   2026-01-01  ε = 0.001  SELECT COUNT(*) FROM visits"

@@ -10,11 +10,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from coordinator.analyst_service import AnalystService
-from coordinator.enrolment import issue_profile
-from coordinator.federation import Coordinator
-from coordinator.folder import open_folder
-from coordinator.serve import initialise
+from coordinator.members.enrolment import issue_profile
+from coordinator.members.folder import open_folder
+from coordinator.rounds.coordinator import Coordinator
+from coordinator.serving.analyst_service import AnalystService
+from coordinator.serving.serve import initialise
 from coordinator.store.ledger import open_ledger
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated import answer_pb2, plan_pb2
@@ -26,10 +26,10 @@ from protos.tls import Presented, TlsKeys
 from protos.words import QUERY
 from tests.fixtures.ports import HOST, take_port
 from tests.screens.hostile_words import HOSTILE, STUDY, asked, asked_among
-from wardround.federation.certificates import Role, key_to_pem, new_tls_key
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.identity import Identity
-from wardround.federation.profile import read_profile
+from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
+from wardround.federation.trust.identity import Identity
+from wardround.federation.trust.profile import read_profile
 
 HIDDEN = {name: text for name, text in HOSTILE.items() if name != "markup"}
 DAY = datetime.timedelta(days=1)

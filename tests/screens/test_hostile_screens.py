@@ -26,8 +26,8 @@ from tests.screens.hostile_words import (
 from tests.screens.terminal import Terminal, terminal
 from tests.wire.certificates import TestAuthority
 from wardround.cli.progress import ProgressLines
-from wardround.federation.answer import Progress, SiteState
 from wardround.federation.plain_text import is_plain
+from wardround.federation.question.answer import Progress, SiteState
 
 COUNT = "SELECT COUNT(*) FROM visits"
 # As many words as a message may have, laid out for the terminal's width: without a single hidden character.

@@ -16,14 +16,17 @@ import pytest
 
 from tests.cli.calling import call
 from tests.screens.hostile_words import FORGED_LINE, HOSTILE
-from wardround.analyst.drawing import framed, label
-from wardround.analyst.learning.fitted import Standardisation
+from wardround.analyst.estimation.fitted import Standardisation
 from wardround.analyst.learning.model_store import CARD, StoredModel, keep
 from wardround.analyst.learning.predictor import Predictor
-from wardround.analyst.result import PreviewResult, Result
-from wardround.analyst.tables import Table, as_html, as_text
+from wardround.analyst.showing.result import PreviewResult, Result
+from wardround.analyst.showing.svg import framed, label
+from wardround.analyst.showing.text_tables import Table, as_html, as_text
 from wardround.cli import console
-from wardround.federation.answer import (
+from wardround.federation.models.step_form import Input
+from wardround.federation.models.training import ModelKind
+from wardround.federation.plain_text import escaped, is_plain
+from wardround.federation.question.answer import (
     Answer,
     Estimate,
     ExpectedError,
@@ -32,9 +35,6 @@ from wardround.federation.answer import (
     PrivacyStatement,
     Remaining,
 )
-from wardround.federation.plain_text import escaped, is_plain
-from wardround.federation.step_form import Input
-from wardround.federation.training import ModelKind
 
 ALL = "".join(HOSTILE.values())
 PRIVACY = PrivacyStatement("discrete_gaussian", Loss(0.5, 1e-7), Loss(0.9, 1e-6), Remaining(2.0, 0.7), 1, ALL)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from site_agent.agent import Agent, CoordinatorLink
+from site_agent.serving.agent import Agent, CoordinatorLink
 from tests.roles.lone_site import STUDY, Rows
 from wardround.federation.errors import (
     DeadlinePassed,
@@ -21,10 +21,10 @@ from wardround.federation.errors import (
     PeerUnreachable,
     SiteFrozen,
 )
-from wardround.federation.ledger.entry import Entry
-from wardround.federation.ledger.verify import verify
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import SignedTask, Submission
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.task import SignedTask, Submission
+from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.entry import Entry
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulation.faulty_links import TRUTH, Fault, Oracle
-from wardround.analyst.result import Result
+from wardround.analyst.showing.result import Result
 from wardround.federation.errors import TooFewSites
 
 COUNT = "SELECT COUNT(*) FROM visits"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wardround.federation.answer import Answer
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
+from wardround.federation.question.answer import Answer
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
 from wardround.simulation.study_trial import Trial, run_trials
 
 # The noise is the true one, and falls the same way in every run.

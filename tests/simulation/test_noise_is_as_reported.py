@@ -16,16 +16,16 @@ from scipy import stats
 
 from tests.roles.lone_site import LoneSite, Rows
 from tests.simulation.hospitals_on_disk import random_rows, study_text, write_site
-from wardround.analyst.result import Result
-from wardround.federation.release import decode_release
-from wardround.federation.study_file import parse_study
-from wardround.federation.task import Released
-from wardround.privacy.filter import Cap
-from wardround.privacy.law import Mechanism
-from wardround.privacy.noise import SecureNoise, prefers_table
+from wardround.analyst.showing.result import Result
+from wardround.federation.forms.release import decode_release
+from wardround.federation.plan.task import Released
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.budget.filter import Cap
+from wardround.privacy.noise.distribution import Mechanism
+from wardround.privacy.noise.sampler import SecureNoise, prefers_table
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.study_trial import Trial, run_trials
-from wardround.simulation.tables import find_sites
+from wardround.simulation.table_files import find_sites
 
 DRAWS = 100_000
 ASKS = 2_000

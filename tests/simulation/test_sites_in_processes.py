@@ -17,20 +17,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.dataset import Dataset
+from site_agent.reading.dataset import Dataset
 from tests.training.clinics import SIZES, request, seeded, study, write
 from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerBusy, Mistaken, PeerUnreachable
-from wardround.federation.identity import PublicIdentity
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.body import decode_body, text_in
-from wardround.federation.ledger.entry import Entry
-from wardround.federation.shape import Shape
-from wardround.federation.step_form import StepForm
-from wardround.federation.task import Submission
-from wardround.privacy.bounded import Bounded
+from wardround.federation.ledger.entry_body import decode_body, text_in
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.task import Submission
+from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.identity import PublicIdentity
+from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite, default_policy
 from wardround.simulation.noise import ZeroNoise
-from wardround.simulation.tables import find_sites
+from wardround.simulation.table_files import find_sites
 
 COUNT = "SELECT sex, COUNT(*) FROM visits GROUP BY sex"
 
@@ -210,7 +210,7 @@ from pathlib import Path
 from tests.training.clinics import study
 from wardround.federation.errors import Mistaken
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
-from wardround.simulation.tables import find_sites
+from wardround.simulation.table_files import find_sites
 
 sites = {name: SimulatedSite(each, 300) for name, each in find_sites(Path(sys.argv[1]), study()).items()}
 try:

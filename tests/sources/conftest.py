@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Dataset
+from site_agent.reading.dataset import Dataset
 from tests.sources.tables import Row, dataset, write_csv, write_parquet
 
 Writer = Callable[[Path, Sequence[Row]], Path]

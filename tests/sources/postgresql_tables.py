@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from site_agent.dataset import Dataset, Tables, TableSource
-from site_agent.open_dataset import open_dataset
+from site_agent.reading.dataset import Dataset, Tables, TableSource
+from site_agent.serving.open_dataset import open_dataset
 from tests.sources.postgresql_cluster import cluster
 from tests.sources.reference_totals import Cell, Row
-from wardround.federation.query import Aggregate, Grouping, Query
-from wardround.federation.shape import Shape, shape
-from wardround.federation.study import Column, ColumnType, Study
-from wardround.federation.study_file import parse_study
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.question.query import Aggregate, Grouping, Query
+from wardround.federation.study.study import Column, ColumnType, Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
 
 if TYPE_CHECKING:
-    from site_agent.sources.postgresql import PostgresqlTable
+    from site_agent.reading.sources.postgresql.table import PostgresqlTable
 
 KEY = hashlib.sha256(b"the site's own key").digest()
 TYPES = {
@@ -112,7 +112,7 @@ def totals(source: Dataset, asked: Shape) -> list[list[int]]:
 def opened(name: str, user: str = "reader") -> PostgresqlTable:
     """The table itself, for what only preparation and `site check` ask."""
     # Imported here: a machine without the driver skips these tests.
-    from site_agent.sources.postgresql import PostgresqlTable
+    from site_agent.reading.sources.postgresql.table import PostgresqlTable
 
     source = dataset(name, user=user).sources["visits"]
     if not isinstance(source, PostgresqlTable):

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from site_agent.tallies import finish, tally_width
-from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
-from wardround.federation.grouping import month_number, month_range
-from wardround.federation.quantising import Quantiser
-from wardround.federation.query import GroupBy, Grouping, Statistic
-from wardround.federation.shape import Part, PartKind, Shape
-from wardround.federation.study import Column, ColumnType, Unit
+from site_agent.reading.bounding.tally import finish, tally_width
+from wardround.federation.forms.grids import Quantiser
+from wardround.federation.plan.layout import Part, PartKind, Shape
+from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
+from wardround.federation.question.grouping import month_number, month_range
+from wardround.federation.question.query import GroupBy, Grouping, Statistic
+from wardround.federation.study.study import Column, ColumnType, Unit
 
 Cell = str | int | float | bool | datetime.date | None
 Row = Mapping[str, Cell]

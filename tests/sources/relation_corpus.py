@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from site_agent.dataset import Declared
+from site_agent.reading.dataset import Declared
 
 EVERY = ("duckdb", "sqlite", "postgres")
 DUCKDB, SQLITE, POSTGRES = ("duckdb",), ("sqlite",), ("postgres",)

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from site_agent.dataset import Dataset, TableSource
-from site_agent.open_dataset import open_dataset
-from wardround.federation.query import Query
-from wardround.federation.shape import Shape, shape
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.privacy.law import Mechanism
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.serving.open_dataset import open_dataset
+from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.question.query import Query
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
 
 KEY = hashlib.sha256(b"the site's own key").digest()
 

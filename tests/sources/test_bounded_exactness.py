@@ -11,31 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Dataset
-from tests.sources.tables import (
-    Row,
-    dataset,
-    form,
-    natural,
-    random_rows,
-    study,
-    totals,
-    write_csv,
-    write_parquet,
-)
-from wardround.federation.expressions import (
-    And,
-    Between,
-    Comparison,
-    Expression,
-    IsNull,
-    Not,
-    Operator,
-    Or,
-    Within,
-)
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.privacy.law import Mechanism
+from site_agent.reading.dataset import Dataset
+from tests.sources.tables import Row, dataset, form, natural, random_rows, study, totals, write_csv, write_parquet
+from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 Open = Callable[[Sequence[Row]], Dataset]
 

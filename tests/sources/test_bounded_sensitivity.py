@@ -14,24 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from site_agent.dataset import TableFiles
-from site_agent.sources.duckdb_files import DuckdbFiles
-from site_agent.sources.duckdb_locked import Limits
+from site_agent.reading.dataset import TableFiles
+from site_agent.reading.sources.duckdb.connection import Limits
+from site_agent.reading.sources.files.files import DuckdbFiles
 from tests.sources.tables import ARROW, KEY, Cell, Row, form, study, write_csv, write_parquet
-from wardround.federation.expressions import (
-    Between,
-    Comparison,
-    Expression,
-    IsNull,
-    Not,
-    Operator,
-    Or,
-    Within,
-)
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import Shape
-from wardround.privacy.bounded import Bounded
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import Shape
+from wardround.federation.question.cohort import Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
+from wardround.privacy.noise.vectors import Bounded
 
 EVERY = (
     Aggregate(Statistic.COUNT),

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from site_agent import bounding
-from site_agent.bounding import record_number
-from site_agent.dataset import TableFiles
-from site_agent.sources.duckdb_files import DuckdbFiles
-from site_agent.sources.duckdb_locked import Limits
+from site_agent.reading.bounding import contribution_bounding as bounding
+from site_agent.reading.bounding.contribution_bounding import record_number
+from site_agent.reading.dataset import TableFiles
+from site_agent.reading.sources.duckdb.connection import Limits
+from site_agent.reading.sources.files.files import DuckdbFiles
 from tests.sources.tables import ARROW, KEY, Cell, Row, form, random_rows, study, write_parquet
 from wardround.federation.errors import SourceFailed
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import PartKind, Shape
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import PartKind, Shape
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 EVERY = (
     Aggregate(Statistic.COUNT),
@@ -233,9 +233,9 @@ def test_more_records_than_64_bits_can_add_are_read_in_shares(
     ]
     files = source(tmp_path, rows, stored)
     once = totals(files, asked(rows=50, groups=3))
-    monkeypatch.setattr("site_agent.sources.duckdb_tallies.MOST_RECORDS", 100)
+    monkeypatch.setattr("site_agent.reading.sources.duckdb.tallies.MOST_RECORDS", 100)
     assert totals(files, asked(rows=50, groups=3)) == once
-    monkeypatch.setattr("site_agent.sources.duckdb_tallies.MOST_RECORDS", 1)
+    monkeypatch.setattr("site_agent.reading.sources.duckdb.tallies.MOST_RECORDS", 1)
     with pytest.raises(SourceFailed):
         files.bounded(asked(rows=50, groups=3))
 

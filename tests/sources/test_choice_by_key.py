@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from site_agent.dataset import Dataset, TableSource
-from site_agent.open_dataset import open_dataset
-from site_agent.prepared.ordering import KeyedOrder
+from site_agent.reading.columnstore.clustering import KeyedOrder
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.serving.open_dataset import open_dataset
 from tests.learning.plain_steps import SCALE
 from tests.prepared.prepared_source import prepared
 from tests.sources.conformance.sources import ARROW
@@ -27,9 +27,9 @@ from tests.sources.postgresql_cluster import absent, cluster
 from tests.sources.postgresql_tables import TYPES, new_table
 from tests.sources.reference_totals import Row
 from tests.sources.tables import write_csv, write_parquet
-from wardround.federation.query import Grouping, Statistic
-from wardround.federation.step_form import StepForm, step_form
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.models.step_form import StepForm, step_form
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.question.query import Grouping, Statistic
 
 OURS, THEIRS = (hashlib.sha256(name).digest() for name in (b"ours", b"theirs"))
 PATIENTS, ROWS = 60, 5

@@ -8,9 +8,9 @@ import pytest
 
 from tests.sources.tables import dataset, form, study, totals
 from wardround.federation.errors import SchemaRefused, SourceAway
-from wardround.federation.expressions import Comparison, IsNull, Operator
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.privacy.law import Mechanism
+from wardround.federation.question.cohort import Comparison, IsNull, Operator
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 COLUMNS = 'v = { type = "number", lower = 0, upper = 1000, step = 1 }\nt = { type = "category", values = ["x", "y"] }'
 AGREED = study(rows=100, columns=COLUMNS)

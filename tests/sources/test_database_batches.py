@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from site_agent.dataset import TableSource
-from site_agent.prepared.batches import Days, Integers, Numbers
-from site_agent.sources.duckdb_database import DuckdbTable, open_duckdb
-from site_agent.sources.sqlite import SqliteTable, open_sqlite
+from site_agent.reading.batches import Days, Integers, Numbers
+from site_agent.reading.dataset import TableSource
+from site_agent.reading.sources.duckdb.database import DuckdbTable, open_duckdb
+from site_agent.reading.sources.sqlite.table import SqliteTable, open_sqlite
 from tests.sources.database_files import write_duckdb, write_sqlite
 from tests.sources.tables import KEY, Row, study
 

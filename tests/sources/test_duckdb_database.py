@@ -11,13 +11,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from site_agent.dataset import TableSource
-from site_agent.sources.duckdb_database import DuckdbTable, _interrupt, open_duckdb
+from site_agent.reading.dataset import TableSource
+from site_agent.reading.sources.duckdb.database import DuckdbTable, _interrupt, open_duckdb
 from tests.sources.database_files import write_duckdb
 from tests.sources.tables import KEY, Row, form, study, totals
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.privacy.law import Mechanism
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 COUNT = Aggregate(Statistic.COUNT)
 CANARY = "canary-91ab"
@@ -58,7 +58,7 @@ def test_a_question_leaves_the_file_as_it_was_and_free(path: Path) -> None:
 def test_a_file_that_is_being_written_is_away_before_the_charge_and_after_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("site_agent.sources.duckdb_database._BUSY_SECONDS", 0.0)
+    monkeypatch.setattr("site_agent.reading.sources.duckdb.database._BUSY_SECONDS", 0.0)
     command = [sys.executable, "-c", WRITER, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None

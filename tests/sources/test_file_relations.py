@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.configuration import parse_site
-from site_agent.dataset import Dataset, TableSource
-from site_agent.open_dataset import open_dataset
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.serving.configuration import parse_site
+from site_agent.serving.open_dataset import open_dataset
 from tests.sources.tables import ARROW, KEY, dataset, form, random_rows, study, totals, write_csv, write_parquet
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceFailed
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.privacy.law import Mechanism
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 ROWS = random_rows(patients=20, rows=200, seed=21)
 ASKED = form(

@@ -17,22 +17,24 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from site_agent import giants
-from site_agent.bounding import places_of
-from site_agent.dataset import Dataset, TableFiles, TableSource
-from site_agent.giants import Beginnings, Numbers, Range, numbers_at, texts_at
-from site_agent.limits import Limits
-from site_agent.shares import Crammed, Key, Share, pieces
-from site_agent.sources import duckdb_tallies, sqlite_tallies, sqlite_texts
-from site_agent.sources.duckdb_database import open_duckdb
-from site_agent.sources.duckdb_files import DuckdbFiles
-from site_agent.sources.sqlite import open_sqlite
+from site_agent.reading.bounding import giants
+from site_agent.reading.bounding.contribution_bounding import places_of
+from site_agent.reading.bounding.giants import Beginnings, Numbers, Range, numbers_at, texts_at
+from site_agent.reading.bounding.unit_shares import Crammed, Key, Share, pieces
+from site_agent.reading.dataset import Dataset, TableFiles, TableSource
+from site_agent.reading.memory_limits import Limits
+from site_agent.reading.sources.duckdb import tallies as duckdb_tallies
+from site_agent.reading.sources.duckdb.database import open_duckdb
+from site_agent.reading.sources.files.files import DuckdbFiles
+from site_agent.reading.sources.sqlite import tallies as sqlite_tallies
+from site_agent.reading.sources.sqlite import texts as sqlite_texts
+from site_agent.reading.sources.sqlite.table import open_sqlite
 from tests.sources.database_files import write_duckdb, write_sqlite
 from tests.sources.tables import ARROW, KEY, Row, form, random_rows, study, write_csv, write_parquet
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import Shape
-from wardround.privacy.bounded import IntVector
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import Shape
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
+from wardround.privacy.noise.vectors import IntVector
 
 # --- Numbers ----------------------------------------------------------------------------------------------
 
@@ -186,7 +188,7 @@ def lowered(patched: pytest.MonkeyPatch, records: int) -> None:
     """Memory for so few records that a patient alone has too many; for anything else there is enough."""
     patched.setattr(Limits, "records", property(lambda _: records))
     patched.setattr(sqlite_tallies, "most_rows", lambda part, room: records)
-    patched.setattr("site_agent.gathering.most_rows", lambda part, room: records)
+    patched.setattr("site_agent.reading.bounding.gathering.most_rows", lambda part, room: records)
     patched.setattr(giants, "_TABLE_BITS", 12)
 
 
@@ -202,7 +204,7 @@ def same_as_in_memory(folder: Path, kind: str, seed: int, asked: Sequence[Shape]
             counted.append(bits)
             return numbers_at(counts, bits, places)
 
-        patched.setattr("site_agent.bounding.numbers_at", noted)
+        patched.setattr("site_agent.reading.bounding.contribution_bounding.numbers_at", noted)
         few = [[part.total.tolist() for part in opened(path, FEW).bounded(question)] for question in asked]
     assert few == whole
     assert len(counted) >= 2 * len(asked), "the giants were counted and not held"

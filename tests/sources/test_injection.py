@@ -17,21 +17,21 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.configuration import parse_site
-from site_agent.dataset import Dataset, TableSource
-from site_agent.open_dataset import open_dataset
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.serving.configuration import parse_site
+from site_agent.serving.open_dataset import open_dataset
 from tests.fixtures.injection import PAYLOADS, SQL
 from tests.sources.conformance.sources import KEY, SOURCES
 from tests.sources.conformance.study_rows import UNIT_KEY
 from tests.sources.reference_totals import Row, reference_keys, reference_totals
-from wardround.analyst.sql import parse
+from wardround.analyst.sql.read import parse
 from wardround.federation.errors import FederationError, Mistaken, SchemaRefused
-from wardround.federation.expressions import Comparison, Operator, Within
-from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-from wardround.federation.shape import Shape, shape
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.question.cohort import Comparison, Operator, Within
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
 
 CANARY = "canary-5d1f"
 COUNT = Aggregate(Statistic.COUNT)

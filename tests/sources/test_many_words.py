@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from site_agent.dataset import Dataset
+from site_agent.reading.dataset import Dataset
 from tests.sources.database_files import write_duckdb, write_sqlite
 from tests.sources.postgresql_cluster import absent
 from tests.sources.tables import Row, dataset, form, study, totals, write_csv, write_parquet
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.privacy.law import Mechanism
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 NUMBER = 20_000
 HOSTILE = ['a"b', "c\\d", "it's", "NULL", "{x,y}", "ü", "%s", "$1", "\\", '"', "a,b", " "]

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from site_agent.bounding import Coded, coded_tally, record_number
+from site_agent.reading.bounding.contribution_bounding import Coded, coded_tally, record_number
 from tests.prepared.prepared_source import prepared
 from tests.sources.database_files import write_sqlite
 from tests.sources.tables import ARROW, KEY, Row, dataset, form, study, totals
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.query import Aggregate, Clip, Grouping, Query, Statistic
+from wardround.federation.question.query import Aggregate, Clip, Grouping, Query, Statistic
 
 PATIENTS = form(Query("visits", (Aggregate(Statistic.COUNT, "patient_id"),)), study())
 EACH = 64

@@ -9,28 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Dataset, TableSource
-from site_agent.open_dataset import open_dataset
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.serving.open_dataset import open_dataset
 from tests.sources.conformance.study_rows import UNIT_KEY, agreed, rows_of, strange
 from tests.sources.postgresql_cluster import absent, cluster
-from tests.sources.postgresql_tables import (
-    AB,
-    BY_DX,
-    KEY,
-    ask,
-    dataset,
-    fitting,
-    new_table,
-    opened,
-    study,
-    totals,
-)
+from tests.sources.postgresql_tables import AB, BY_DX, KEY, ask, dataset, fitting, new_table, opened, study, totals
 from tests.sources.reference_totals import Row, reference_totals
 from wardround.federation.errors import SchemaRefused
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import shape
-from wardround.federation.study import Study
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import shape
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.privacy.noise.distribution import Mechanism
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason=absent() or "PostgreSQL is there")
 
@@ -82,7 +71,7 @@ def test_a_patient_with_a_whole_number_stays_within_the_norms_whoever_else_is_th
 @pytest.mark.parametrize("before_the_edge", [None, 15])
 def test_where_nobody_has_too_many_rows_whole_keys_give_the_same_integers(before_the_edge: int | None) -> None:
     """Also where some keys have no place in the numbers that are sorted, and others just have."""
-    from site_agent.sources.postgresql_choosing import packing
+    from site_agent.reading.sources.postgresql.choosing import packing
 
     rows = rows_of(random.Random(9), patients=30, rows=150)
     for by in (BY_DX, (Grouping("dx"), Grouping("ward"))):
@@ -215,7 +204,7 @@ def test_the_sample_of_a_role_and_a_rank_works_twice() -> None:
     cluster().run("INSERT INTO encounters VALUES (3, 'A')")
     cluster().run("-- Only if" + rank)
     # Imported here: a machine without the driver skips these tests.
-    from site_agent.sources.postgresql import can_write
+    from site_agent.reading.sources.postgresql.table import can_write
 
     source = TableSource(cluster().address("wardround_reader"), "encounters", rank="place")
     asked = ask(study(AB, rows=3), Aggregate(Statistic.COUNT), by=BY_DX)

@@ -10,30 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Dataset, TableSource
-from site_agent.open_dataset import open_dataset
-from site_agent.prepared.batches import BATCH_ROWS
+from site_agent.reading.batches import BATCH_ROWS
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.serving.open_dataset import open_dataset
 from tests.sources.conformance.study_rows import UNIT_KEY, agreed, rows_of
 from tests.sources.postgresql_cluster import Cluster, absent, begun, cluster
-from tests.sources.postgresql_tables import (
-    AB,
-    BY_DX,
-    KEY,
-    ask,
-    dataset,
-    new_table,
-    postgresql_table,
-    study,
-    totals,
-)
+from tests.sources.postgresql_tables import AB, BY_DX, KEY, ask, dataset, new_table, postgresql_table, study, totals
 from tests.sources.reference_totals import Row
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.query import Aggregate, Statistic
-from wardround.federation.shape import Shape
+from wardround.federation.plan.layout import Shape
+from wardround.federation.question.query import Aggregate, Statistic
 
 psycopg = pytest.importorskip("psycopg")
-from site_agent.sources.postgresql import PostgresqlTable, can_write, open_postgresql  # noqa: E402
-from site_agent.sources.postgresql_connection import reading  # noqa: E402
+from site_agent.reading.sources.postgresql.connection import reading  # noqa: E402
+from site_agent.reading.sources.postgresql.table import PostgresqlTable, can_write, open_postgresql  # noqa: E402
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason=absent() or "PostgreSQL is there")
 COUNT = ask(study(AB), Aggregate(Statistic.COUNT), by=BY_DX)
@@ -213,7 +203,7 @@ def test_what_the_server_says_decides_whether_rows_may_have(name: str) -> None:
 
 
 def test_a_lock_is_waited_for_and_then_the_table_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("site_agent.sources.postgresql_connection._LOCK_MILLISECONDS", 50)
+    monkeypatch.setattr("site_agent.reading.sources.postgresql.connection._LOCK_MILLISECONDS", 50)
     name = small()
     with psycopg.connect(cluster().address("postgres")) as writer:
         writer.execute(f'LOCK TABLE "{name}" IN ACCESS EXCLUSIVE MODE')

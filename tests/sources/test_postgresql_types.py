@@ -9,20 +9,12 @@ import pytest
 
 from tests.sources.conformance.study_rows import TEXTS, UNIT_KEY, agreed, groupings, question, rows_of, strange
 from tests.sources.postgresql_cluster import absent, cluster
-from tests.sources.postgresql_tables import (
-    ask,
-    dataset,
-    new_table,
-    opened,
-    postgresql_texts,
-    study,
-    totals,
-)
+from tests.sources.postgresql_tables import ask, dataset, new_table, opened, postgresql_texts, study, totals
 from tests.sources.reference_totals import reference_totals
-from wardround.federation.expressions import IsNull, Not
-from wardround.federation.query import Aggregate, GroupBy, Grouping, Query, Statistic
-from wardround.federation.shape import shape
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import shape
+from wardround.federation.question.cohort import IsNull, Not
+from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason=absent() or "PostgreSQL is there")
 

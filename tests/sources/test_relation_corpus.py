@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlglot import exp
 
-from site_agent.limits import Limits
-from site_agent.relating import ownership
-from site_agent.relating.promises import Promise
-from site_agent.relating.scopes import Scope
-from site_agent.relations import placed, relation_query
-from site_agent.sources.duckdb_locked import locked_database
+from site_agent.reading.memory_limits import Limits
+from site_agent.reading.relations import ownership
+from site_agent.reading.relations.hospital_select import placed, relation_query
+from site_agent.reading.relations.promises import Promise
+from site_agent.reading.relations.scopes import Scope
+from site_agent.reading.sources.duckdb.connection import locked_database
 from tests.sources.postgresql_cluster import absent, cluster
 from tests.sources.relation_corpus import EVERY, FAILING, HONEST, MIXING, Case
 from tests.sources.tables import study
@@ -250,7 +250,7 @@ ROW_ERRORS = {
 def test_without_the_guards_a_row_fails_honest_relations(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if dialect == "postgres" and absent():
         pytest.skip(absent())
-    monkeypatch.setattr("site_agent.relations._UNFAILING", {dialect: lambda _query: None})
+    monkeypatch.setattr("site_agent.reading.relations.hospital_select._UNFAILING", {dialect: lambda _query: None})
     for case in (case for case in HONEST if dialect in case.dialects):
         with DATABASES[dialect]() as run:
             try:

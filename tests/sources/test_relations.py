@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from site_agent.dataset import Declared
-from site_agent.relations import THIS, relation_query
+from site_agent.reading.dataset import Declared
+from site_agent.reading.relations.hospital_select import THIS, relation_query
 from tests.sources.tables import study
 from wardround.federation.errors import ConfigurationMistaken
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from site_agent.shares import Crammed, Key, Share, pieces
-from site_agent.tallies import added
+from site_agent.reading.bounding.tally import added
+from site_agent.reading.bounding.unit_shares import Crammed, Key, Share, pieces
 
 
 @dataclass

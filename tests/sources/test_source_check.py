@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from site_agent.dataset import TableSource
-from site_agent.open_dataset import open_dataset
+from site_agent.reading.dataset import TableSource
+from site_agent.serving.open_dataset import open_dataset
 from tests.sources.tables import (
     ARROW,
     COLUMNS,
@@ -26,9 +26,9 @@ from tests.sources.tables import (
     write_parquet,
 )
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.expressions import Comparison, Operator
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.privacy.law import Mechanism
+from wardround.federation.question.cohort import Comparison, Operator
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 COUNT = Aggregate(Statistic.COUNT)
 ASKED = form(

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Dataset, TableFiles, TableSource
-from site_agent.open_dataset import open_dataset
-from site_agent.sources.duckdb_files import DuckdbFiles
-from site_agent.sources.duckdb_locked import Limits
+from site_agent.reading.dataset import Dataset, TableFiles, TableSource
+from site_agent.reading.sources.duckdb.connection import Limits
+from site_agent.reading.sources.files.files import DuckdbFiles
+from site_agent.serving.open_dataset import open_dataset
 from tests.sources.tables import ARROW, KEY, Row, form, random_rows, study, totals, write_csv, write_parquet
 from wardround.federation.errors import FederationError, SourceAway, SourceFailed
-from wardround.federation.expressions import And, Comparison, Operator, Within
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import Shape
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import Shape
+from wardround.federation.question.cohort import And, Comparison, Operator, Within
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
 
 CANARY = "canary-7f3a9c"
 COUNT = Aggregate(Statistic.COUNT)

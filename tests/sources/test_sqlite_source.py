@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from sqlglot import exp
 
-from site_agent.dataset import TableSource
-from site_agent.sources.sqlite import SqliteTable, open_sqlite
-from site_agent.sources.sqlite_connection import reading
-from site_agent.sources.sqlite_dialect import SqliteDialect, literal, written
+from site_agent.reading.dataset import TableSource
+from site_agent.reading.sources.sqlite.connection import reading
+from site_agent.reading.sources.sqlite.dialect import SqliteDialect, literal, written
+from site_agent.reading.sources.sqlite.table import SqliteTable, open_sqlite
 from tests.sources.database_files import write_sqlite
 from tests.sources.tables import KEY, Row, form, study, totals
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.expressions import Comparison, IsNull, Operator
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.privacy.law import Mechanism
+from wardround.federation.question.cohort import Comparison, IsNull, Operator
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 COUNT = Aggregate(Statistic.COUNT)
 PATIENTS = Aggregate(Statistic.COUNT, "patient_id")
@@ -311,7 +311,7 @@ def fault(name: str, path: Path) -> Iterator[Path]:
 def test_a_file_that_is_being_written_is_away_before_the_charge_and_after_it(
     visits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("site_agent.sources.sqlite_connection._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("site_agent.reading.sources.sqlite.connection._BUSY_SECONDS", 0.05)
     asked = form(Query("visits", (COUNT,)), study())
     with contextlib.closing(sqlite3.connect(visits)) as writer:
         writer.execute("BEGIN EXCLUSIVE")

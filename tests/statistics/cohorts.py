@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from coordinator.combining import NoiseSetting, combine
-from coordinator.planning import plans_for
-from site_agent.tallies import finish, tally_width
-from wardround.federation.answer import AskRequest, Estimate
-from wardround.federation.plan import Plan, shape_of
-from wardround.federation.quantising import Quantiser
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.shape import Part, PartKind, Shape
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.privacy.law import Mechanism, NoiseLaw
+from coordinator.rounds.planning import plans_for
+from site_agent.reading.bounding.tally import finish, tally_width
+from wardround.federation.forms.grids import Quantiser
+from wardround.federation.plan.layout import Part, PartKind, Shape
+from wardround.federation.plan.plan import Plan, shape_of
+from wardround.federation.question.answer import AskRequest, Estimate
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 STUDY = """\
 name = "trial"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.statistics.cohorts import SITES, SUM, Aggregate, Experiment, Statistic
-from wardround.federation.answer import Estimate
+from wardround.federation.question.answer import Estimate
 
 HOSPITALS, PEOPLE, RUNS = 10, 20_000, 250
 

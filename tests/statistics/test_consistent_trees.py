@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coordinator.combining.quantiles import consistent, level_variance
-from wardround.federation.quantising import Tree
+from wardround.federation.forms.grids import Tree
 
 TREES = [Tree(2, 5), Tree(3, 4), Tree(6, 2), Tree(16, 1)]
 

@@ -15,12 +15,12 @@ import pytest
 
 from coordinator.combining.noise import NORMAL, Noise, NoiseSetting, noise_of
 from tests.statistics.cohorts import Aggregate, Experiment, Statistic, study
-from wardround.federation.answer import Loss
-from wardround.federation.plan import Plan
-from wardround.federation.release import Release
-from wardround.privacy.calibration import without_slack
-from wardround.privacy.gaussian import epsilon_of, mu_of
-from wardround.privacy.law import Mechanism
+from wardround.federation.forms.release import Release
+from wardround.federation.plan.plan import Plan
+from wardround.federation.question.answer import Loss
+from wardround.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from wardround.privacy.budget.calibration import without_slack
+from wardround.privacy.noise.distribution import Mechanism
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,7 +125,7 @@ EVALUATING, SPREAD, KEYS = (
     "coordinator.combining.spread",
     "coordinator.combining.keys",
 )
-COURSES = "wardround.analyst.courses"
+COURSES = "wardround.analyst.asking.multi_round"
 LAWS = {
     EVALUATING: pins_the_noise_in_an_area,
     SPREAD: pins_both_ends_of_a_variance,

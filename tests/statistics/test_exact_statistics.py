@@ -10,9 +10,9 @@ from scipy import stats
 
 from coordinator.combining.tables import chi_square_tail
 from tests.statistics.cohorts import Aggregate, Experiment, Statistic
-from wardround.federation.answer import Estimate
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.query import Clip
+from wardround.federation.question.answer import Estimate
+from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.query import Clip
 
 PEOPLE = 1503
 

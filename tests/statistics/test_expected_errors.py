@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from coordinator.combining import NoiseSetting
-from coordinator.expecting import expected_errors
-from coordinator.planning import charged, plans_for
+from coordinator.rounds.expected_error import expected_errors
+from coordinator.rounds.planning import charged, plans_for
 from tests.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, study
-from wardround.federation.answer import AskRequest, ExpectedError
-from wardround.federation.plan import shape_of
-from wardround.federation.query import Query
-from wardround.federation.shape import Shape
-from wardround.federation.sharing import shares
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.charge_split import shares
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import shape_of
+from wardround.federation.question.answer import AskRequest, ExpectedError
+from wardround.federation.question.query import Query
+from wardround.privacy.noise.distribution import Mechanism
 
 PEOPLE = 20_000
 

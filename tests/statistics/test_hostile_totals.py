@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coordinator.combining import NoiseSetting, combine
 from tests.statistics.cohorts import EXACT, SITES, SUM, Aggregate, Experiment, Statistic
-from wardround.federation.answer import Estimate
+from wardround.federation.question.answer import Estimate
 
 ASKED = {
     "spread": [Aggregate(s, "sbp") for s in (Statistic.MEAN, Statistic.VARIANCE, Statistic.STD)],

@@ -20,8 +20,8 @@ from coordinator.combining.survival import curve_of
 from coordinator.combining.tables import independence, p_value
 from coordinator.combining.total import Found
 from tests.statistics.cohorts import SITES, SUM, Aggregate, Experiment, Statistic, band, covered, seeded
-from wardround.federation.answer import Estimate
-from wardround.federation.release import Release
+from wardround.federation.forms.release import Release
+from wardround.federation.question.answer import Estimate
 
 SHRUNK = 0.8
 

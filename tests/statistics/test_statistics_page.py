@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import ROOT, anchors
 from tests.statistics.cohorts import Aggregate, Experiment, Statistic
-from wardround.federation.shape import Part, PartKind
+from wardround.federation.plan.layout import Part, PartKind
 
 PAGE = ROOT / "docs" / "statistics.md"
 SECTIONS = {

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from site_agent.dataset import Dataset
-from site_agent.policy import Policy
+from site_agent.answering.policy import Policy
+from site_agent.reading.dataset import Dataset
 from wardround.analyst.learning.request import TrainingRequest, parse_request
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.privacy.chance import Chance
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.mechanisms.randomness import Chance
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import SeededNoise, ZeroNoise
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.cli.calling import call
 from tests.training.clinics import request_text
-from wardround.analyst import client
-from wardround.analyst.client import Client
-from wardround.analyst.link import AnalystLink
-from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress
-from wardround.federation.study import Study
+from wardround.analyst.asking import client
+from wardround.analyst.asking.client import Client
+from wardround.analyst.link.link import AnalystLink
+from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Preview, Progress
+from wardround.federation.study.study import Study
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation
 
 COUNT = "SELECT COUNT(DISTINCT patient_id) FROM visits"

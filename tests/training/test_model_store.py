@@ -16,15 +16,15 @@ import pytest
 
 import wardround
 from tests.training.clinics import SIZES, federation, patients, request, seeded, study, write
-from wardround.analyst.learning.fitted import Standardisation
+from wardround.analyst.estimation.fitted import Standardisation
 from wardround.analyst.learning.model_store import CARD, NUMBERS, check_folder, keep, load_model
 from wardround.analyst.learning.predictor import Predictor
-from wardround.analyst.learning.trained_result import TrainingResult
+from wardround.analyst.learning.trained_model import TrainingResult
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-from wardround.federation.step_form import Input
-from wardround.federation.training import ModelKind
+from wardround.federation.models.step_form import Input
+from wardround.federation.models.training import ModelKind
 from wardround.simulation.federation import SimulatedFederation
-from wardround.simulation.tables import find_sites
+from wardround.simulation.table_files import find_sites
 
 SHORT = {"rounds": 3}
 ROWS = {

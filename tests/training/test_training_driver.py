@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.dataset import Dataset
-from site_agent.policy import Approval
+from site_agent.answering.policy import Approval
+from site_agent.reading.dataset import Dataset
 from tests.training.clinics import SIZES, federation, request, seeded, spent, study
-from wardround.analyst.client import Client
+from wardround.analyst.asking.client import Client
 from wardround.analyst.learning.driver import TrainingRound
-from wardround.analyst.learning.updates import Trust, sums_of
-from wardround.analyst.link import AnalystLink
-from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress, Update
+from wardround.analyst.learning.round_sums import Trust, sums_of
+from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import (
     AwaitingApproval,
     BudgetExceeded,
@@ -25,9 +24,10 @@ from wardround.federation.errors import (
     QueryMistaken,
     TooFewSites,
 )
-from wardround.federation.step_form import step_form
-from wardround.federation.study import Study
-from wardround.federation.training import Step
+from wardround.federation.models.step_form import step_form
+from wardround.federation.models.training import Step
+from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Preview, Progress, Update
+from wardround.federation.study.study import Study
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite, default_policy
 from wardround.simulation.noise import ZeroNoise
 

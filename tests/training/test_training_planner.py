@@ -10,10 +10,10 @@ from tests.training.clinics import request, study
 from wardround.analyst.learning.planner import Outline, outline
 from wardround.analyst.learning.request import Schedule
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.plan import Plan, price
-from wardround.federation.training import StageKind, Step
-from wardround.privacy.filter import epsilon_charged
-from wardround.privacy.law import Mechanism
+from wardround.federation.models.training import StageKind, Step
+from wardround.federation.plan.plan import Plan, price
+from wardround.privacy.budget.filter import epsilon_charged
+from wardround.privacy.noise.distribution import Mechanism
 
 SITES = ("east", "north", "south", "west")
 MOMENTS, PRODUCTS, GRADIENT, SCORES = StageKind.MOMENTS, StageKind.PRODUCTS, StageKind.GRADIENT, StageKind.SCORES

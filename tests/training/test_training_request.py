@@ -19,8 +19,8 @@ from wardround.analyst.learning.request import (
     sound,
 )
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-from wardround.federation.expressions import And, Comparison
-from wardround.federation.training import ModelKind
+from wardround.federation.models.training import ModelKind
+from wardround.federation.question.cohort import And, Comparison
 
 
 def test_a_short_request_has_the_documented_defaults() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Dataset
+from site_agent.reading.dataset import Dataset
 from tests.training.clinics import SIZES, federation, seeded, study, write
-from wardround.federation.ledger.verify import verify
+from wardround.federation.ledger.verify.verify import verify
 from wardround.simulation.federation import SimulatedFederation
-from wardround.simulation.tables import find_sites
+from wardround.simulation.table_files import find_sites
 
 
 @pytest.fixture(scope="module")

@@ -12,18 +12,12 @@ from hypothesis import strategies as st
 
 from protos import chunked_release, pages, statuses
 from protos import words as wire
-from protos._generated import (
-    analyst_service_pb2,
-    enrolment_service_pb2,
-    plan_pb2,
-    release_pb2,
-    site_service_pb2,
-)
+from protos._generated import analyst_service_pb2, enrolment_service_pb2, plan_pb2, release_pb2, site_service_pb2
 from protos.codec import Record, parse
 from protos.cohorts import VALUE
 from protos.pages import joined
 from tests.wire import words
-from wardround.federation.answer import Answer
+from wardround.federation.question.answer import Answer
 
 
 class AnyPieces:

@@ -18,26 +18,15 @@ from protos.pages import write_watched
 from protos.pieces import PieceStore
 from protos.serving import Serving, serve, waiting_room_for
 from protos.tls import Presented, caller_certificate, caller_subject
-from protos.words import (
-    ASKED,
-    CLAIM,
-    ENROLLED,
-    ENROLMENT,
-    GREETING,
-    POLL,
-    RENEWED,
-    WATCH,
-    Claim,
-    read_question,
-)
+from protos.words import ASKED, CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, RENEWED, WATCH, Claim, read_question
 from tests.fixtures.ports import HOST, take_port
 from tests.wire.certificates import TestAuthority
-from wardround.federation.answer import Answer, AskRequest, Progress
-from wardround.federation.certificates import holder
-from wardround.federation.enrolment import Enrolment, Greeting
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.ledger.entry import GENESIS, Entry
-from wardround.federation.task import SignedTask, Submission
+from wardround.federation.plan.task import SignedTask, Submission
+from wardround.federation.question.answer import Answer, AskRequest, Progress
+from wardround.federation.trust.certificates import holder
+from wardround.federation.trust.enrolment import Enrolment, Greeting
+from wardround.federation.trust.entry import GENESIS, Entry
 
 HASH = "ab" * 32
 PATIENCE_SECONDS = 120.0

@@ -22,16 +22,6 @@ from protos.statuses import call
 from protos.tls import calling_credentials
 from tests.wire.loopback_service import HASH, RECEIPT, AnalystDesk, Loopback, SiteDesk, analysts, listening, sites
 from tests.wire.proxy import proxying
-from wardround.federation.answer import (
-    Answer,
-    AskRequest,
-    Estimate,
-    Loss,
-    PrivacyStatement,
-    Progress,
-    Remaining,
-    SiteState,
-)
 from wardround.federation.errors import (
     BudgetExceeded,
     DeadlinePassed,
@@ -41,9 +31,19 @@ from wardround.federation.errors import (
     ProtocolViolation,
     Unavailable,
 )
-from wardround.federation.ledger.entry import GENESIS, Entry
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.task import Declined, Failed, Pending, Released, Submission
+from wardround.federation.plan.task import Declined, Failed, Pending, Released, Submission
+from wardround.federation.question.answer import (
+    Answer,
+    AskRequest,
+    Estimate,
+    Loss,
+    PrivacyStatement,
+    Progress,
+    Remaining,
+    SiteState,
+)
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.trust.entry import GENESIS, Entry
 
 ENTRY = Entry(1, GENESIS, "released", "{}", b"s" * 64)
 MIB = 1024 * 1024

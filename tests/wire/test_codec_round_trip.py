@@ -13,13 +13,13 @@ from protos.pages import PAGE_BYTES, Page, read_watched, write_watched
 from protos.words import PLAN, QUERY, TASK, encode_plan, write_question
 from tests.wire import words
 from tests.wire.conversations import CONVERSATIONS, Conversation
-from wardround.federation.answer import Answer, AskRequest, Estimate, Loss, PrivacyStatement, Remaining
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.expressions import And, Expression, IsNull, Not, Within
-from wardround.federation.plan import Plan
-from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-from wardround.federation.task import SignedTask
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import SignedTask
+from wardround.federation.question.answer import Answer, AskRequest, Estimate, Loss, PrivacyStatement, Remaining
+from wardround.federation.question.cohort import And, Expression, IsNull, Not, Within
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.privacy.noise.distribution import Mechanism
 
 COUNT = (Aggregate(Statistic.COUNT),)
 

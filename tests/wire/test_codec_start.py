@@ -20,7 +20,6 @@ from protos import cohorts
 from protos._generated import analyst_service_pb2, answer_pb2, enrolment_service_pb2, plan_pb2, site_service_pb2
 from protos.codec import Codec
 from protos.words import WORDS
-from wardround.federation.answer import BudgetReport, Loss, SiteState
 from wardround.federation.errors import MalformedMessage, QueryMistaken
 from wardround.federation.limits import (
     INFINITE_IF_ABSENT,
@@ -35,7 +34,8 @@ from wardround.federation.limits import (
     Whole,
     name_of,
 )
-from wardround.federation.query import Statistic
+from wardround.federation.question.answer import BudgetReport, Loss, SiteState
+from wardround.federation.question.query import Statistic
 
 Name = Annotated[str, name_of("a name")]
 Number = Annotated[float, Finite("a number")]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 from protos._generated import analyst_service_pb2, answer_pb2, plan_pb2
 from protos.calls import AnalystCalls
+from protos.channel_limits import MAX_MESSAGE_BYTES
 from protos.channels import channel
-from protos.limits import MAX_MESSAGE_BYTES
 from protos.pages import PAGE_BYTES, read_watched, write_watched
 from protos.words import MAX_QUESTION_BYTES, PLAN, TASK, encode_plan, read_question, write_question
 from protos.words import STEP as STEPS
@@ -20,15 +20,15 @@ from tests.wire import words
 from tests.wire.loopback_service import HASH, AnalystDesk, analysts, listening
 from tests.wire.putting import put
 from wardround.federation import canonical
-from wardround.federation.answer import Answer, AskRequest, Loss, PrivacyStatement, Remaining, Update
 from wardround.federation.errors import MalformedMessage, QueryMistaken
-from wardround.federation.expressions import And, Comparison, Expression, IsNull, Operator, Or, Within
-from wardround.federation.ledger.entry import EMPTY
-from wardround.federation.plan import Plan
-from wardround.federation.query import Aggregate, Grouping, Query, Statistic
-from wardround.federation.task import SignedTask, Task
-from wardround.federation.training import MAX_WEIGHTS, Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.law import Mechanism
+from wardround.federation.models.training import MAX_WEIGHTS, Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import SignedTask, Task
+from wardround.federation.question.answer import Answer, AskRequest, Loss, PrivacyStatement, Remaining, Update
+from wardround.federation.question.cohort import And, Comparison, Expression, IsNull, Operator, Or, Within
+from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.trust.entry import EMPTY
+from wardround.privacy.noise.distribution import Mechanism
 
 MODEL = Model(ModelKind.PERCEPTRON, "encounters", "readmitted", ("age", "sbp"), hidden=8)
 GRADIENTS = Stage(StageKind.GRADIENT, Fraction(4096), rounds=6, steps=2, rate=Fraction(1, 2**32))

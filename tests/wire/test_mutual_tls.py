@@ -12,9 +12,9 @@ from protos.serving import serve
 from protos.tls import Presented, renewals
 from tests.wire.certificates import TestAuthority
 from tests.wire.loopback_service import HASH, EnrolmentDesk, Loopback, SiteDesk, enrolments, listening, sites
-from wardround.federation.enrolment import Enrolment, Greeting
 from wardround.federation.errors import ConfigurationMistaken, MalformedMessage, NotAuthorized, PeerUnreachable
-from wardround.federation.identity import PublicIdentity
+from wardround.federation.trust.enrolment import Enrolment, Greeting
+from wardround.federation.trust.identity import PublicIdentity
 
 ENROLMENT = Enrolment(
     b"s" * 32, "north", PublicIdentity(HASH), HASH, b"s" * 64, b"-----BEGIN CERTIFICATE REQUEST-----", 7, "ehr"

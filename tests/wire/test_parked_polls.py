@@ -16,8 +16,8 @@ from protos.channels import channel
 from protos.serving import waiting_room_for, workers_for
 from protos.waiting import WaitingRoom
 from tests.wire.loopback_service import HASH, RECEIPT, Loopback, SiteDesk, listening, sites
-from wardround.federation.ledger.entry import GENESIS, Entry
-from wardround.federation.task import Released
+from wardround.federation.plan.task import Released
+from wardround.federation.trust.entry import GENESIS, Entry
 
 SITES = 64
 RELEASE = Released(HASH, b"x", Entry(1, GENESIS, "released", "{}", b"s" * 64))

@@ -10,7 +10,7 @@ import pytest
 from protos.chunked_release import CHUNK_BYTES, Chunk, chunks
 from protos.pieces import PieceStore
 from wardround.federation.errors import InvariantBroken, MalformedMessage, Unavailable
-from wardround.federation.release import release_hash
+from wardround.federation.forms.release import release_hash
 
 
 def payload(pieces: int, seed: int = 0) -> bytes:

@@ -18,21 +18,14 @@ from google.protobuf.message import Message
 
 import protos._generated
 from protos import chunked_release, pages, statuses, words
-from protos._generated import (
-    analyst_service_pb2,
-    answer_pb2,
-    fault_pb2,
-    plan_pb2,
-    release_pb2,
-    site_service_pb2,
-)
+from protos._generated import analyst_service_pb2, answer_pb2, fault_pb2, plan_pb2, release_pb2, site_service_pb2
 from tests.wire import test_codec_malformed as sound
 from tests.wire.conversations import AnyPieces
-from wardround.federation.answer import AskRequest
 from wardround.federation.errors import MalformedMessage, QueryMistaken
-from wardround.federation.expressions import Comparison, Operator
 from wardround.federation.plain_text import is_plain
-from wardround.federation.query import Aggregate, Query, Statistic
+from wardround.federation.question.answer import AskRequest
+from wardround.federation.question.cohort import Comparison, Operator
+from wardround.federation.question.query import Aggregate, Query, Statistic
 
 HASH = "ab" * 32
 COUNT = (Aggregate(Statistic.COUNT),)

@@ -9,7 +9,10 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from wardround.federation.answer import (
+from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Task
+from wardround.federation.question.answer import (
     Answer,
     AskRequest,
     BudgetReport,
@@ -28,8 +31,7 @@ from wardround.federation.answer import (
     Statement,
     Update,
 )
-from wardround.federation.enrolment import Enrolment, Greeting
-from wardround.federation.expressions import (
+from wardround.federation.question.cohort import (
     And,
     Between,
     Comparison,
@@ -41,14 +43,12 @@ from wardround.federation.expressions import (
     Value,
     Within,
 )
-from wardround.federation.identity import PublicIdentity
-from wardround.federation.ledger.entry import EMPTY, GENESIS, Entry, Head
-from wardround.federation.plan import Plan
-from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-from wardround.federation.task import Declined, Failed, Pending, Released, SignedTask, Task
-from wardround.federation.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.privacy.law import Mechanism
-from wardround.privacy.selection import Choosing
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.trust.enrolment import Enrolment, Greeting
+from wardround.federation.trust.entry import EMPTY, GENESIS, Entry, Head
+from wardround.federation.trust.identity import PublicIdentity
+from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.noise.distribution import Mechanism
 
 digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
 signatures = st.binary(min_size=64, max_size=64)

@@ -12,11 +12,11 @@ import typer
 
 from wardround.cli.console import Interrupted, note, print_document, show
 from wardround.cli.progress import ProgressLines
-from wardround.federation.answer import Progress
 from wardround.federation.errors import Mistaken, QueryMistaken
+from wardround.federation.question.answer import Progress
 
 if TYPE_CHECKING:
-    from wardround.analyst.rounds import Round
+    from wardround.analyst.asking.ask import Round
 
 Profile = Annotated[Path, typer.Option("--profile", metavar="FILE", help="Your profile, from the consortium.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
@@ -70,7 +70,7 @@ def ask(
     as_json: AsJson = False,
 ) -> None:
     """Ask the federation a question; a question asked again costs nothing."""
-    from wardround.analyst.client import connect
+    from wardround.analyst.asking.client import connect
 
     check_privacy(privacy)
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="question")
@@ -107,7 +107,7 @@ def budget(
     as_json: AsJson = False,
 ) -> None:
     """Show what the study has spent by every accountant, what remains, and what it means for one patient."""
-    from wardround.analyst.client import connect
+    from wardround.analyst.asking.client import connect
 
     _check_plot(plot)
     with connect(profile) as federation:
@@ -119,7 +119,7 @@ def budget(
 
 def chosen_nonce(*, fresh: bool, resume: str, what: str) -> str:
     """What tells a fresh question or training from the same one before it."""
-    from wardround.analyst.client import fresh_nonce
+    from wardround.analyst.asking.client import fresh_nonce
 
     if fresh and resume:
         raise Mistaken(f"--fresh begins a {what} and --resume goes on with one; leave out one of them.")
@@ -147,7 +147,7 @@ def going_on(nonce: str, *, fresh: bool) -> Iterator[None]:
 def _check_plot(plot: Path | None) -> None:
     """A wrong file is a wrong call: it is said before anything is asked and charged."""
     if plot is not None:
-        from wardround.analyst.plot import check_place
+        from wardround.analyst.showing.plot import check_place
 
         check_place(plot)
 

@@ -84,7 +84,7 @@ def print_document(document: Document) -> None:
 def fail(error: FederationError, *, as_json: bool) -> NoReturn:
     """Report the error in one sentence and leave with its exit code."""
     if as_json:
-        from wardround.analyst.documents import error_document  # a site's commands load no analyst unless asked
+        from wardround.analyst.showing.documents import error_document  # a site's commands load no analyst unless asked
 
         print_document(error_document(error))
     note(f"wardround: {error.message}")

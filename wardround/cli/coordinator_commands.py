@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from wardround.cli.console import note, say, start_log
-from wardround.federation.configuration import read_text
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.strict_toml import read_text
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -27,7 +27,7 @@ def init(
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="coordinator.toml.")] = None,
 ) -> None:
     """Make the consortium's certificate authority, signing key and ledger in a new folder."""
-    from coordinator.serve import initialise
+    from coordinator.serving.serve import initialise
 
     made = initialise(
         folder,
@@ -42,7 +42,7 @@ def init(
 @app.command(epilog="Example: wardround coordinator serve consortium")
 def serve(folder: Folder) -> None:
     """Serve sites and analysts until interrupted."""
-    from coordinator.serve import serve as run
+    from coordinator.serving.serve import serve as run
 
     start_log()
     run(folder, announce=note)
@@ -51,9 +51,9 @@ def serve(folder: Folder) -> None:
 @app.command(epilog="Example: wardround coordinator invite consortium st-mary --out st-mary.json")
 def invite(folder: Folder, site: Annotated[str, typer.Argument(metavar="SITE")], out: Out) -> None:
     """Make an invitation for one site: one use, and it expires."""
-    from coordinator.enrolment import make_invitation
-    from coordinator.folder import open_folder
-    from wardround.federation.invitation import write_invitation
+    from coordinator.members.enrolment import make_invitation
+    from coordinator.members.folder import open_folder
+    from wardround.federation.trust.invitation import write_invitation
 
     _check_out(out)
     invitation = make_invitation(open_folder(folder), site, now=_now())
@@ -65,8 +65,8 @@ def invite(folder: Folder, site: Annotated[str, typer.Argument(metavar="SITE")],
 @app.command(epilog="Example: wardround coordinator analyst consortium amira --out amira.profile")
 def analyst(folder: Folder, name: Name, out: Out) -> None:
     """Issue a profile with which an analyst may ask questions."""
-    from coordinator.enrolment import issue_profile
-    from coordinator.folder import open_folder
+    from coordinator.members.enrolment import issue_profile
+    from coordinator.members.folder import open_folder
 
     _check_out(out)
     expires = issue_profile(open_folder(folder), name, out, now=_now())
@@ -77,8 +77,8 @@ def analyst(folder: Folder, name: Name, out: Out) -> None:
 @app.command(epilog="Example: wardround coordinator revoke consortium amira")
 def revoke(folder: Folder, name: Name) -> None:
     """Take a site or an analyst off the roster; their next call is refused."""
-    from coordinator.enrolment import revoke as take_off
-    from coordinator.folder import open_folder
+    from coordinator.members.enrolment import revoke as take_off
+    from coordinator.members.folder import open_folder
 
     role = take_off(open_folder(folder), name)
     say(f"The {role} {name} is revoked from now on.")

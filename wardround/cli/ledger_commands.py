@@ -10,7 +10,7 @@ import typer
 from wardround.cli.console import note, print_document, say
 
 if TYPE_CHECKING:
-    from wardround.federation.ledger.verify import Verification
+    from wardround.federation.ledger.verify.verify import Verification
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -20,8 +20,8 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A site's or coordin
 @app.command(epilog="Example: wardround ledger verify st-mary --json")
 def verify(folder: Folder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """Check every entry: chain, signatures, charges before releases, sums within the cap."""
-    from wardround.federation.ledger.database import RESTORE
-    from wardround.federation.ledger.verify import verify as check
+    from wardround.federation.ledger.sqlite_file import RESTORE
+    from wardround.federation.ledger.verify.verify import verify as check
 
     found = check(folder)
     if as_json:
@@ -42,14 +42,14 @@ def export(
     folder: Folder, out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")]
 ) -> None:
     """Write the ledger to one file that an auditor can verify elsewhere."""
-    from wardround.federation.ledger.export import export as write
+    from wardround.federation.ledger.verify.export import export as write
 
     count = write(folder, out)
     say(f"{count} entries are in {out}; check them with: wardround ledger verify {out}")
 
 
 def _document(found: Verification) -> dict[str, object]:
-    from wardround.privacy.filter import epsilon_spent
+    from wardround.privacy.budget.filter import epsilon_spent
 
     spent, limit = None, None
     if found.cap is not None:

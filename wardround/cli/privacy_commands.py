@@ -13,8 +13,8 @@ import typer
 
 from wardround.cli.analyst_commands import AsJson
 from wardround.cli.console import print_document, say
-from wardround.federation.configuration import nearest
 from wardround.federation.errors import Mistaken
+from wardround.federation.strict_toml import nearest
 from wardround.privacy.accounting import events as words
 from wardround.privacy.accounting.events import Event, Schedule
 
@@ -54,7 +54,7 @@ def account(
     as_json: AsJson = False,
 ) -> None:
     """Show what a schedule of releases costs one patient, by every accountant."""
-    from wardround.privacy.accounting.report import compare
+    from wardround.privacy.report.compare import compare
 
     schedule = read_schedule(events)
     try:
@@ -88,7 +88,7 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Find the least noise for a budget, or the budget that a wanted noise needs."""
-    from wardround.privacy.accounting.planner import classic_sigma, epsilon_for, plan_noise
+    from wardround.privacy.report.planned_losses import classic_sigma, epsilon_for, plan_noise
 
     if (epsilon is None) == (standard_error is None):
         msg = "Say either --epsilon or --standard-error, and not both."

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from wardround.cli.console import columns
-from wardround.federation.answer import Progress, SiteState
 from wardround.federation.plain_text import escaped, fitted
+from wardround.federation.question.answer import Progress, SiteState
 
 _WORDS = {
     SiteState.OPEN: "waiting for the site",

@@ -13,12 +13,12 @@ import typer
 from wardround.cli.analyst_commands import AsJson, Delta, Epsilon, Privacy, Search
 from wardround.cli.console import Document, note, print_document, say, show
 from wardround.federation.errors import Mistaken
-from wardround.federation.study import Study
-from wardround.federation.study_file import read_study
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import read_study
 
 if TYPE_CHECKING:
-    from wardround.analyst.learning.trained_result import TrainingResult
-    from wardround.analyst.result import Result
+    from wardround.analyst.learning.trained_model import TrainingResult
+    from wardround.analyst.showing.result import Result
 
 MOST_REPEATS = 100_000
 FEWEST_SITES = 2

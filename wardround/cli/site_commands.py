@@ -26,7 +26,7 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", help="Sign the study without being asked.")] = False,
 ) -> None:
     """Show the study, make this site's keys, sign the study and enrol."""
-    from site_agent.enrolment import enrol, prepare_enrolment
+    from site_agent.serving.enrolment import enrol, prepare_enrolment
 
     ready = prepare_enrolment(folder, invite, config)
     show(ready.text())
@@ -41,7 +41,7 @@ def init(
 @app.command(epilog="Example: wardround site serve st-mary")
 def serve(folder: Folder) -> None:
     """Answer the coordinator's tasks until interrupted. Dials out; listens on nothing."""
-    from site_agent.serve import serve as run
+    from site_agent.serving.serve import serve as run
 
     start_log()
     run(folder, announce=note)
@@ -50,7 +50,7 @@ def serve(folder: Folder) -> None:
 @app.command(epilog="Example: wardround site check st-mary")
 def check(folder: Folder, as_json: AsJson = False) -> None:
     """Say what works and what does not: address, proxy, certificate, clock, tables, permissions."""
-    from site_agent.check import check_site
+    from site_agent.serving.check import check_site
 
     findings = check_site(folder, report=lambda text: note(f"wardround: {text}"))
     if as_json:
@@ -66,7 +66,7 @@ def check(folder: Folder, as_json: AsJson = False) -> None:
 @app.command(epilog="Example: wardround site account st-mary")
 def account(folder: Folder) -> None:
     """Bring what this folder has charged into the account that it shares with other folders over the same dataset."""
-    from site_agent.folder_account import bring_charges
+    from site_agent.serving.folder_account import bring_charges
 
     say(bring_charges(folder))
 
@@ -74,7 +74,7 @@ def account(folder: Folder) -> None:
 @app.command(epilog="Example: wardround site prepare st-mary")
 def prepare(folder: Folder) -> None:
     """Copy the study's columns into DIR/prepared, sorted by patient: questions are answered from there, and faster."""
-    from site_agent.prepared.site import prepare_site
+    from site_agent.serving.prepared_tables import prepare_site
 
     for table in prepare_site(folder, report=lambda text: note(f"wardround: {text}")):
         say(f"{table} is prepared; {folder / 'prepared' / table} holds patient rows and is readable by this user only.")
@@ -89,7 +89,7 @@ def requests(
     as_json: AsJson = False,
 ) -> None:
     """List the plans that wait for a data steward, and those decided, a row for each; or show all of one."""
-    from site_agent.steward import askings, named
+    from site_agent.serving.steward import askings, named
 
     found = askings(folder)
     if plan is not None:
@@ -111,7 +111,7 @@ def requests(
 @app.command(epilog="Example: wardround site approve st-mary 3f9c0a12")
 def approve(folder: Folder, plan: PlanId) -> None:
     """Let a waiting plan run; it is charged only now."""
-    from site_agent.steward import decide
+    from site_agent.serving.steward import decide
 
     decide(folder, plan, approve=True)
     say("Approved; the running agent answers it within seconds.")
@@ -120,7 +120,7 @@ def approve(folder: Folder, plan: PlanId) -> None:
 @app.command(epilog="Example: wardround site deny st-mary 3f9c0a12")
 def deny(folder: Folder, plan: PlanId) -> None:
     """Refuse a waiting plan; nothing is charged."""
-    from site_agent.steward import decide
+    from site_agent.serving.steward import decide
 
     decide(folder, plan, approve=False)
     say("Denied; nothing was charged.")
@@ -131,8 +131,8 @@ def reopen(
     folder: Folder, table: Annotated[str, typer.Argument(metavar="TABLE", help="The study's name for the table.")]
 ) -> None:
     """Let a closed table answer again; signed like everything else in the ledger."""
-    from site_agent.folder import open_folder
-    from site_agent.serve import open_ledger
+    from site_agent.serving.folder import open_folder
+    from site_agent.serving.serve import open_ledger
 
     names = [each.name for each in open_folder(folder).study().tables]
     if table not in names:
@@ -146,7 +146,7 @@ def reopen(
 @app.command(epilog="Example: wardround site history st-mary --json")
 def history(folder: Folder, as_json: AsJson = False) -> None:
     """Show everything that ever left this site: noised numbers, refusals, and which tables were closed."""
-    from site_agent.history import departures
+    from site_agent.serving.history import departures
 
     lines = departures(folder)
     if as_json:

@@ -9,10 +9,10 @@ import typer
 
 from wardround.cli.analyst_commands import AsJson
 from wardround.cli.console import Document, print_document, say
-from wardround.federation.study import Study
-from wardround.federation.study_file import read_study
-from wardround.federation.study_findings import Finding, findings
-from wardround.federation.wording import study_text
+from wardround.federation.plan.sql_text import study_text
+from wardround.federation.plan.study_review import Finding, findings
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import read_study
 
 if TYPE_CHECKING:
     from wardround.simulation.study_costs import StudyCosts

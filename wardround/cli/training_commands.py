@@ -13,7 +13,7 @@ import typer
 from wardround.cli.analyst_commands import AsJson, Profile, chosen_nonce, going_on, tell_nonce
 from wardround.cli.console import note, print_document, show
 from wardround.cli.progress import ProgressLines
-from wardround.federation.answer import Progress, SiteState
+from wardround.federation.question.answer import Progress, SiteState
 
 if TYPE_CHECKING:
     from wardround.analyst.learning.driver import TrainingRound
@@ -110,7 +110,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a model across the hospitals; a training that was interrupted goes on where it stood."""
-    from wardround.analyst.client import connect
+    from wardround.analyst.asking.client import connect
     from wardround.analyst.learning.request import read_request
 
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="training")

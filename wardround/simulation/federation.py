@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.federation import Coordinator
-from coordinator.patience import PumpedPatience
+from coordinator.clock import PumpedPatience
+from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import begin_ledger
-from site_agent.agent import Agent
-from wardround.analyst.client import Client
-from wardround.federation.answer import Answer, AskRequest, BudgetReport, Preview, Progress
+from site_agent.serving.agent import Agent
+from wardround.analyst.asking.client import Client
 from wardround.federation.errors import Mistaken
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.ledger.entry import Entry
-from wardround.federation.study import Study
-from wardround.federation.task import SignedTask, Submission
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.plan.task import SignedTask, Submission
+from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Preview, Progress
+from wardround.federation.study.study import Study
+from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.identity import Identity
 from wardround.simulation.processes import SitesElsewhere
 from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_site, default_policy
 

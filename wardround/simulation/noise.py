@@ -10,11 +10,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from wardround.privacy.bounded import IntVector
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.noise.sampling import RATE_BITS, Places, chance_of
-from wardround.privacy.selection import ChoiceFact, Scores
-from wardround.privacy.thresholding import KeyCounts, SelectionFact, passing
+from wardround.privacy.mechanisms.partition_selection import KeyCounts, SelectionFact, passing
+from wardround.privacy.mechanisms.private_selection import ChoiceFact, Scores
+from wardround.privacy.noise.bernoulli import RATE_BITS, Places, chance_of
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.vectors import IntVector
 
 
 class ZeroNoise:

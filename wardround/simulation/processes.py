@@ -19,11 +19,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple, Protocol, TypeAlias
 
-from site_agent.agent import Agent
+from site_agent.serving.agent import Agent
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken, PeerUnreachable
-from wardround.federation.ledger.entry import Entry
-from wardround.federation.plan import Plan
-from wardround.federation.task import Failed, SignedTask, Submission, Task
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import Failed, SignedTask, Submission, Task
+from wardround.federation.trust.entry import Entry
 from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_site
 
 _AT_ONCE = 16

@@ -6,16 +6,16 @@ import datetime
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.agent import Agent, CoordinatorLink
-from site_agent.dataset import Dataset
-from site_agent.pipeline import Pipeline
-from site_agent.policy import Approval, Policy
+from site_agent.answering.pipeline import Pipeline
+from site_agent.answering.policy import Approval, Policy
+from site_agent.reading.dataset import Dataset
+from site_agent.serving.agent import Agent, CoordinatorLink
 from site_agent.store.ledger import SiteLedger
-from wardround.federation.identity import Identity, PublicIdentity, Purpose
-from wardround.federation.ledger.database import Keeping
-from wardround.federation.query import Statistic
-from wardround.federation.study import Study
-from wardround.privacy.chance import Chance, SecureChance
+from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.question.query import Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.trust.identity import Identity, PublicIdentity, Purpose
+from wardround.privacy.mechanisms.randomness import Chance, SecureChance
 
 _TODAY = datetime.date(2026, 1, 1)
 

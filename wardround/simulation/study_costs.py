@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from coordinator.combining import NoiseSetting
-from coordinator.expecting import expected_errors
-from coordinator.planning import DEFAULT_SHARE, plans_for
-from wardround.federation.answer import AskRequest
+from coordinator.rounds.expected_error import expected_errors
+from coordinator.rounds.planning import DEFAULT_SHARE, plans_for
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-from wardround.federation.plan import Plan, price, shape_of
-from wardround.federation.query import Aggregate, GroupBy, Grouping, Query, Statistic
-from wardround.federation.study import ColumnType, Study, Table, delta_fault
-from wardround.federation.wording import aggregate_text, query_text
-from wardround.privacy.filter import epsilon_remaining
-from wardround.privacy.loss import Cost
+from wardround.federation.plan.plan import Plan, price, shape_of
+from wardround.federation.plan.sql_text import aggregate_text, query_text
+from wardround.federation.question.answer import AskRequest
+from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
+from wardround.federation.study.study import ColumnType, Study, Table, delta_fault
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import epsilon_remaining
 
 SPREADS = (10, 100)
 """Over how many questions the whole budget is spread."""

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.dataset import Dataset
-from wardround.analyst.result import Result
-from wardround.federation.answer import Progress
+from site_agent.reading.dataset import Dataset
+from wardround.analyst.showing.result import Result
 from wardround.federation.errors import Mistaken
-from wardround.federation.study import Study
-from wardround.privacy.chance import Chance
+from wardround.federation.question.answer import Progress
+from wardround.federation.study.study import Study
+from wardround.privacy.mechanisms.randomness import Chance
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
-from wardround.simulation.tables import find_sites, rounded_patients
+from wardround.simulation.table_files import find_sites, rounded_patients
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from wardround.analyst.learning.driver import TrainingRound
 from wardround.analyst.learning.request import Schedule, TrainingRequest
-from wardround.analyst.learning.trained_result import TrainingResult
+from wardround.analyst.learning.trained_model import TrainingResult
 from wardround.federation.errors import Mistaken
-from wardround.federation.study import Study
+from wardround.federation.study.study import Study
 from wardround.simulation.study_trial import require_trusted_total, trial_federation, trial_tables
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.dataset import Dataset
+from site_agent.reading.dataset import Dataset
 from tests.sources.conformance.sources import SOURCES
 from tests.sources.reference_totals import Row
-from wardround.federation.study import Study
+from wardround.federation.study.study import Study
 
 Open = Callable[[Sequence[Row], Study], Dataset]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from site_agent.dataset import Dataset, TableSource
-from site_agent.open_dataset import open_dataset
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.serving.open_dataset import open_dataset
 from tests.prepared.prepared_source import prepared
 from tests.sources.conformance.study_rows import UNIT_KEY
 from tests.sources.database_files import write_duckdb, write_sqlite
@@ -22,7 +22,7 @@ from tests.sources.postgresql_cluster import absent as no_postgresql
 from tests.sources.postgresql_tables import postgresql_table
 from tests.sources.reference_totals import Cell, Row
 from tests.sources.tables import write_csv, write_parquet
-from wardround.federation.study import Column, ColumnType, Study
+from wardround.federation.study.study import Column, ColumnType, Study
 
 KEY = hashlib.sha256(b"the site's own key").digest()
 Factory = Callable[[Sequence[Row], Study, Path], Dataset]

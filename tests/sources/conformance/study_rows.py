@@ -8,12 +8,12 @@ import random
 from collections.abc import Mapping
 
 from tests.sources.reference_totals import Cell, Row
-from wardround.federation.expressions import And, Between, Comparison, Expression, IsNull, Not, Operator, Or
-from wardround.federation.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-from wardround.federation.shape import Shape, shape
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
-from wardround.privacy.law import Mechanism
+from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
+from wardround.privacy.noise.distribution import Mechanism
 
 UNIT_KEY = "patient_id"
 COLUMNS = """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from site_agent.dataset import Dataset
+from site_agent.reading.dataset import Dataset
 from tests.sources.conformance.sources import SOURCES
 from tests.sources.conformance.study_rows import (
     COHORTS,
@@ -24,9 +24,9 @@ from tests.sources.conformance.study_rows import (
     strange,
 )
 from tests.sources.reference_totals import Row, reference_keys, reference_totals
-from wardround.federation.query import Statistic
-from wardround.federation.shape import Shape
-from wardround.federation.study import Study
+from wardround.federation.plan.layout import Shape
+from wardround.federation.question.query import Statistic
+from wardround.federation.study.study import Study
 
 Open = Callable[[Sequence[Row], Study], Dataset]
 EVERY = pytest.mark.parametrize(

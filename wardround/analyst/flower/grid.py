@@ -16,8 +16,8 @@ import numpy as np
 from flwr.app import ArrayRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
-from wardround.analyst.flower.private_rounds import PrivateRounds
-from wardround.analyst.flower.records import (
+from wardround.analyst.estimation.fitted import Metric
+from wardround.analyst.flower.messages import (
     ARRAYS,
     EXAMPLES,
     METRICS,
@@ -31,9 +31,9 @@ from wardround.analyst.flower.records import (
     run_of,
     weights_in,
 )
-from wardround.analyst.learning.fitted import Metric
+from wardround.analyst.flower.private_rounds import PrivateRounds
 from wardround.federation.errors import DeadlinePassed, QueryMistaken
-from wardround.federation.step_form import Vector
+from wardround.federation.models.step_form import Vector
 
 # Settings are for code that is not there. This one would change what is trained without anybody noticing.
 _PROXIMAL = "proximal-mu"

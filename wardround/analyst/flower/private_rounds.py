@@ -12,19 +12,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from wardround.analyst.asking.ask import Waiting
+from wardround.analyst.estimation.fitted import Metric, RoundSums, Standardisation
 from wardround.analyst.learning import evaluating
 from wardround.analyst.learning.driver import Beginning, TrainingRound, answer_of, round_title
-from wardround.analyst.learning.fitted import Metric, RoundSums, Standardisation
 from wardround.analyst.learning.fitting import begin
 from wardround.analyst.learning.predictor import Predictor, categories_of
-from wardround.analyst.learning.updates import Trust, sums_of
-from wardround.analyst.link import AnalystLink
-from wardround.analyst.rounds import Waiting
-from wardround.federation.answer import Answer, AskRequest
+from wardround.analyst.learning.round_sums import Trust, sums_of
+from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.step_form import Vector, inputs_of, is_binary, step_form, unpack, weights_of
-from wardround.federation.study import Study
-from wardround.federation.training import StageKind, Step
+from wardround.federation.models.step_form import Vector, inputs_of, is_binary, step_form, unpack, weights_of
+from wardround.federation.models.training import StageKind, Step
+from wardround.federation.question.answer import Answer, AskRequest
+from wardround.federation.study.study import Study
 
 
 @dataclass(frozen=True, slots=True)

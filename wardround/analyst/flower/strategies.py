@@ -32,7 +32,8 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from wardround.analyst.flower.records import (
+from wardround.analyst.estimation.fitted import settled
+from wardround.analyst.flower.messages import (
     APP_FAULTS,
     FlowerRun,
     addressed,
@@ -46,10 +47,9 @@ from wardround.analyst.flower.records import (
     trained,
 )
 from wardround.analyst.learning.combining import PAID
-from wardround.analyst.learning.fitted import settled
-from wardround.federation.configuration import nearest
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.step_form import Vector
+from wardround.federation.models.step_form import Vector
+from wardround.federation.strict_toml import nearest
 
 Option = float | int
 

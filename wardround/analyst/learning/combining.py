@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wardround.analyst.learning.fitted import Combine
+from wardround.analyst.estimation.fitted import Combine
 from wardround.analyst.learning.request import PLAIN, is_plain
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 

@@ -11,21 +11,21 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from wardround.analyst.learning.fitted import Combine, Fitted
+from wardround.analyst.asking.ask import Waiting
+from wardround.analyst.estimation.fitted import Combine, Fitted
 from wardround.analyst.learning.fitting import begin
 from wardround.analyst.learning.planner import Outline, learns
 from wardround.analyst.learning.request import TrainingRequest
-from wardround.analyst.learning.updates import Trust, sums_of
-from wardround.analyst.link import AnalystLink
-from wardround.analyst.rounds import Waiting
-from wardround.federation.answer import Answer, AskRequest, Preview, Remaining
+from wardround.analyst.learning.round_sums import Trust, sums_of
+from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import QueryMistaken, TooFewSites, Unavailable
-from wardround.federation.plan import Plan, block_of
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.step_form import step_form
-from wardround.federation.study import Study
-from wardround.federation.training import StageKind, Step
-from wardround.privacy.law import Mechanism
+from wardround.federation.models.step_form import step_form
+from wardround.federation.models.training import StageKind, Step
+from wardround.federation.plan.plan import Plan, block_of
+from wardround.federation.question.answer import Answer, AskRequest, Preview, Remaining
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.privacy.noise.distribution import Mechanism
 
 _NONCE = re.compile(r"[0-9a-f]{0,64}")
 _TITLES = {

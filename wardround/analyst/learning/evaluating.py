@@ -11,11 +11,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from wardround.analyst.learning.fitted import Metric, RoundSums, Standardisation
-from wardround.analyst.learning.linear import SPREADS_OF_TARGET
+from wardround.analyst.estimation.fitted import Metric, RoundSums, Standardisation
+from wardround.analyst.estimation.least_squares import SPREADS_OF_TARGET
 from wardround.analyst.learning.logistic import chance
-from wardround.federation.no_estimate import NoEstimate
-from wardround.federation.step_form import SCORE_BINS, Input, Vector
+from wardround.federation.models.step_form import SCORE_BINS, Input, Vector
+from wardround.federation.question.no_estimate import NoEstimate
 
 _NARROWEST = 1e-6
 _HALVINGS = 50

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
-from wardround.analyst.learning import evaluating, inference
-from wardround.analyst.learning.descending import Descent
-from wardround.analyst.learning.fitted import (
+from wardround.analyst.estimation import inference
+from wardround.analyst.estimation.averaged_sgd import Wander
+from wardround.analyst.estimation.fitted import (
     Coefficient,
     Combine,
     Fitted,
@@ -22,13 +22,14 @@ from wardround.analyst.learning.fitted import (
     Standardisation,
     settled,
 )
-from wardround.analyst.learning.linear import Squares
-from wardround.analyst.learning.released import Released, nothing_released
-from wardround.analyst.learning.wandering import Wander
+from wardround.analyst.estimation.least_squares import Squares
+from wardround.analyst.estimation.preconditioned_gradient import Descent
+from wardround.analyst.learning import evaluating
+from wardround.analyst.learning.state import Released, nothing_released
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.step_form import Vector, is_binary, pack, step_form
-from wardround.federation.study import Study
-from wardround.federation.training import ModelKind, StageKind, Step, Training
+from wardround.federation.models.step_form import Vector, is_binary, pack, step_form
+from wardround.federation.models.training import ModelKind, StageKind, Step, Training
+from wardround.federation.study.study import Study
 
 __all__ = [
     "Coefficient",

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from wardround.analyst.learning.request import Schedule, Standardise, TrainingRequest, model_of, sound
-from wardround.federation.answer import Loss
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.step_form import LENGTH, inputs_of, width_of
-from wardround.federation.study import Study
-from wardround.federation.training import RATE_UNIT, Model, ModelKind, Stage, StageKind, Training
-from wardround.federation.training_budget import StagePlan, exact_training
-from wardround.privacy.calibration import without_slack
-from wardround.privacy.filter import LEAST_DELTA
-from wardround.privacy.gaussian import mu_of
+from wardround.federation.models.step_form import LENGTH, inputs_of, width_of
+from wardround.federation.models.training import RATE_UNIT, Model, ModelKind, Stage, StageKind, Training
+from wardround.federation.plan.training_budget import StagePlan, exact_training
+from wardround.federation.question.answer import Loss
+from wardround.federation.study.study import Study
+from wardround.privacy.accounting.gaussian_dp import mu_of
+from wardround.privacy.budget.calibration import without_slack
+from wardround.privacy.budget.filter import LEAST_DELTA
 
 MOMENTS_SHARES = {
     ModelKind.LINEAR: Fraction(1, 10),

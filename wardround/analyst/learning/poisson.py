@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wardround.analyst.learning.standardising import Moments
-from wardround.federation.step_form import Input, Vector
+from wardround.analyst.estimation.standardising import Moments
+from wardround.federation.models.step_form import Input, Vector
 
 LEAST_RATE = 1e-3
 """Of the upper bound: a rate below it is not started from."""

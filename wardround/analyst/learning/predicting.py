@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wardround.analyst.learning.fitted import Matrix, Standardisation
-from wardround.analyst.learning.linear import SPREADS_OF_TARGET
+from wardround.analyst.estimation.fitted import Matrix, Standardisation
+from wardround.analyst.estimation.least_squares import SPREADS_OF_TARGET
 from wardround.analyst.learning.logistic import chance
 from wardround.analyst.learning.perceptron import perceptron_scores
 from wardround.analyst.learning.poisson import expected
-from wardround.federation.step_form import Input, Vector
-from wardround.federation.training import ModelKind
+from wardround.federation.models.step_form import Input, Vector
+from wardround.federation.models.training import ModelKind
 
 
 def coordinates(values: Matrix, inputs: Sequence[Input], scaling: Standardisation) -> Matrix:

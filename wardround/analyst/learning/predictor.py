@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.analyst.learning.fitted import Standardisation
+from wardround.analyst.estimation.fitted import Standardisation
 from wardround.analyst.learning.predicting import predicted
-from wardround.federation.configuration import nearest
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.step_form import Input, Vector, measured, weights_of
-from wardround.federation.study import Table
-from wardround.federation.training import Model, ModelKind
+from wardround.federation.models.step_form import Input, Vector, measured, weights_of
+from wardround.federation.models.training import Model, ModelKind
+from wardround.federation.strict_toml import nearest
+from wardround.federation.study.study import Table
 
 Columns = Mapping[str, Sequence[object] | NDArray[np.generic]]
 

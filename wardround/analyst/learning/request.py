@@ -13,13 +13,13 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
-from wardround.federation.configuration import Section, check_plain, nearest, parse, read_text
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-from wardround.federation.expressions import Expression
+from wardround.federation.models.training import MAX_HIDDEN, MAX_ROUNDS, RATE_UNIT, Model, ModelKind
 from wardround.federation.plain_text import fault_in
-from wardround.federation.study import Study
-from wardround.federation.training import MAX_HIDDEN, MAX_ROUNDS, RATE_UNIT, Model, ModelKind
-from wardround.federation.typing_rules import typed_cohort
+from wardround.federation.plan.typed import typed_cohort
+from wardround.federation.question.cohort import Expression
+from wardround.federation.strict_toml import Section, check_plain, nearest, parse, read_text
+from wardround.federation.study.study import Study
 
 PLAIN = "fedavg"
 """The strategy that is the sum itself, and needs nothing but this project."""
@@ -205,7 +205,7 @@ def sharper(request: TrainingRequest, *, epsilon: float | None, delta: float | N
 
 def _condition(text: str) -> Expression:
     try:
-        from wardround.analyst.sql import condition  # noqa: PLC0415 - an extra, loaded only for text
+        from wardround.analyst.sql.read import condition  # noqa: PLC0415 - an extra, loaded only for text
     except ImportError:
         raise ConfigurationMistaken(
             "sqlglot is not installed; install it with pip install 'wardround[analyst]'."

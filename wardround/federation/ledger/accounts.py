@@ -10,8 +10,8 @@ import sqlite3
 from dataclasses import dataclass
 
 from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, InvariantBroken
-from wardround.privacy.filter import Cap, admits, epsilon_charged, epsilon_remaining
-from wardround.privacy.loss import Cost
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import Cap, admits, epsilon_charged, epsilon_remaining
 
 SCHEMA = """
 CREATE TABLE accounts (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from wardround.federation.identity import Identity
-from wardround.federation.ledger.body import Body, encode_body
-from wardround.federation.ledger.entry import EMPTY, Entry, Head, make_entry
+from wardround.federation.ledger.entry_body import Body, encode_body
+from wardround.federation.trust.entry import EMPTY, Entry, Head, make_entry
+from wardround.federation.trust.identity import Identity
 
 SCHEMA = """
 CREATE TABLE entries (

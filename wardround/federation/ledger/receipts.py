@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wardround.federation.errors import LedgerCorrupt
-from wardround.federation.ledger.body import decode_body
-from wardround.federation.ledger.entry import Entry, Head
+from wardround.federation.ledger.entry_body import decode_body
+from wardround.federation.trust.entry import Entry, Head
 
 RECEIVED = "received"
 DECLINED = "declined"

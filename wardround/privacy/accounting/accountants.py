@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from wardround.privacy.accounting.composition import RunningLoss
+from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT
 from wardround.privacy.accounting.domination import dominating_cost, pure_mu
 from wardround.privacy.accounting.events import (
     Approximate,
@@ -22,10 +23,9 @@ from wardround.privacy.accounting.events import (
     Schedule,
     SubsampledGaussian,
 )
+from wardround.privacy.accounting.gaussian_dp import epsilon_of
 from wardround.privacy.accounting.profiles import FloatVector
 from wardround.privacy.accounting.renyi import ORDERS, renyi
-from wardround.privacy.gaussian import epsilon_of
-from wardround.privacy.loss import MU_UNIT, SLACK_UNIT
 
 # The textbook's Gaussian bound is proved up to here only (mission C3).
 LARGEST_CLASSIC_EPSILON = 1.0

@@ -11,14 +11,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.privacy.accounting.dots import (
-    MOST_POINTS,
-    NO_TILT,
-    TILTS,
-    LossDistribution,
-    connected,
-    loss_distributions,
-)
 from wardround.privacy.accounting.events import (
     Approximate,
     DiscreteLaplace,
@@ -28,6 +20,14 @@ from wardround.privacy.accounting.events import (
     Pure,
     Schedule,
     SubsampledGaussian,
+)
+from wardround.privacy.accounting.loss_distribution import (
+    MOST_POINTS,
+    NO_TILT,
+    TILTS,
+    LossDistribution,
+    connected,
+    loss_distributions,
 )
 from wardround.privacy.accounting.profiles import FloatVector, Profile, gaussian_profile, profiles, spread
 

@@ -14,10 +14,10 @@ from statistics import NormalDist
 import numpy as np
 
 from wardround.privacy.accounting.composition import Curve, RunningLoss
+from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT, Cost
 from wardround.privacy.accounting.events import Approximate, Event, Gaussian, Pure, Schedule
+from wardround.privacy.accounting.gaussian_dp import delta_of
 from wardround.privacy.accounting.profiles import FloatVector, gaussian_delta
-from wardround.privacy.gaussian import delta_of
-from wardround.privacy.loss import MU_UNIT, SLACK_UNIT, Cost
 
 # Below this the arithmetic of a transform is larger than the slack itself.
 LEAST_SLACK = 1e-13

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from wardround.privacy.blocks import BlockFact, StageFact, StepFact, fold_cost, tables_slack
-from wardround.privacy.facts import AnyFact
-from wardround.privacy.law import Mechanism
-from wardround.privacy.loss import MU_UNIT, SLACK_UNIT, Fact, gaussian_mu_squared
-from wardround.privacy.selection import ChoiceFact
-from wardround.privacy.thresholding import SelectionFact
+from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT, Fact, gaussian_mu_squared
+from wardround.privacy.budget.facts import AnyFact
+from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact, fold_cost, tables_slack
+from wardround.privacy.mechanisms.partition_selection import SelectionFact
+from wardround.privacy.mechanisms.private_selection import ChoiceFact
+from wardround.privacy.noise.distribution import Mechanism
 
 # Outside these an answer would be arithmetic noise, and no study is near.
 LEAST_Z, LARGEST_Z = 1e-3, 1e9

@@ -22,7 +22,7 @@ from wardround.privacy.accounting.events import (
     Pure,
     SubsampledGaussian,
 )
-from wardround.privacy.gaussian import epsilon_of
+from wardround.privacy.accounting.gaussian_dp import epsilon_of
 
 FloatVector: TypeAlias = NDArray[np.float64]
 _Symmetric: TypeAlias = Gaussian | DiscreteGaussian | Laplace | DiscreteLaplace | Pure | Approximate

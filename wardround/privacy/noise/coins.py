@@ -10,9 +10,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.privacy.bounded import IntVector
 from wardround.privacy.noise.exponential import Uniform, exp_enclosure
-from wardround.privacy.noise.stream import LARGEST_BLOCK, BitSource
+from wardround.privacy.noise.keystream import LARGEST_BLOCK, BitSource
+from wardround.privacy.noise.vectors import IntVector
 
 Flips: TypeAlias = NDArray[np.bool_]
 

@@ -8,7 +8,7 @@ exactly the stated probability (PROOFS.md#coins).
 from dataclasses import dataclass
 from functools import lru_cache
 
-from wardround.privacy.noise.stream import BitSource
+from wardround.privacy.noise.keystream import BitSource
 
 _GUARD_BITS = 16
 

@@ -9,15 +9,21 @@ from typing import TypeAlias
 
 import numpy as np
 
-from wardround.privacy.auditing import Statistic, delta_bound, epsilon_bound, mu_bound
-from wardround.privacy.law import Mechanism, NoiseLaw
-from wardround.privacy.loss import MU_UNIT, PURE_UNIT, SLACK_UNIT
-from wardround.privacy.noise.stream import KeyStream
-from wardround.privacy.randomised_response import Entries, ResponseFact, respond
-from wardround.privacy.selection import ChoiceFact, Choosing, Scores, independent_choices
-from wardround.privacy.thresholding import KeyCounts, SelectionFact, gaussian_threshold, laplace_threshold, select
+from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT, SLACK_UNIT
+from wardround.privacy.inference.audit_bounds import Statistic, delta_bound, epsilon_bound, mu_bound
+from wardround.privacy.mechanisms.partition_selection import (
+    KeyCounts,
+    SelectionFact,
+    gaussian_threshold,
+    laplace_threshold,
+    select,
+)
+from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing, Scores, independent_choices
+from wardround.privacy.mechanisms.randomised_response import Entries, ResponseFact, respond
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.keystream import KeyStream
 from wardround.simulation.audit.findings import Finding, Measure, Method, judged
-from wardround.simulation.audit.pipeline import Setting
+from wardround.simulation.audit.question_claims import Setting
 
 Bound: TypeAlias = tuple[Measure, float, float]
 """What is measured, claimed and proved."""

@@ -7,15 +7,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from wardround.federation.shape import shape
-from wardround.federation.study import Study
-from wardround.privacy.auditing import Statistic, epsilon_bound
-from wardround.privacy.bounded import Bounded
-from wardround.privacy.calibration import laplace_scale
-from wardround.privacy.law import Mechanism, NoiseLaw
+from wardround.federation.plan.layout import shape
+from wardround.federation.study.study import Study
+from wardround.privacy.budget.calibration import laplace_scale
+from wardround.privacy.inference.audit_bounds import Statistic, epsilon_bound
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.audit.coin_claims import lone_key
 from wardround.simulation.audit.findings import Finding, Measure, Method, as_control, judged
-from wardround.simulation.audit.pipeline import (
+from wardround.simulation.audit.question_claims import (
     EPSILON,
     QUESTIONS,
     Experiment,

@@ -7,13 +7,20 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from wardround.federation.study import Study
-from wardround.privacy.exact_loss import choice_law, cut_off_law, divergence, hockey_stick, largest_loss, response_law
-from wardround.privacy.gaussian import delta_of
-from wardround.privacy.law import Mechanism
-from wardround.privacy.selection import Choosing
+from wardround.federation.study.study import Study
+from wardround.privacy.accounting.gaussian_dp import delta_of
+from wardround.privacy.inference.exact_loss import (
+    choice_law,
+    cut_off_law,
+    divergence,
+    hockey_stick,
+    largest_loss,
+    response_law,
+)
+from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.audit.findings import Finding, Measure, Method, judged
-from wardround.simulation.audit.pipeline import QUESTIONS, experiment
+from wardround.simulation.audit.question_claims import QUESTIONS, experiment
 from wardround.simulation.audit.worlds import Worlds
 
 # Stands for exp(-ε/2): the laws are rational functions of it, so nothing is rounded.

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from site_agent.selecting import key_counts
-from wardround.federation.plan import selection, shape_of
-from wardround.federation.query import Aggregate, Query, Statistic
-from wardround.federation.study import Study
-from wardround.privacy.law import Mechanism
+from site_agent.answering.key_release import key_counts
+from wardround.federation.plan.plan import selection, shape_of
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.audit.coin_claims import MOST_KEYS, told_apart
 from wardround.simulation.audit.findings import Finding, Measure, Method, judged
-from wardround.simulation.audit.pipeline import NOISE, Setting, plan_of
+from wardround.simulation.audit.question_claims import NOISE, Setting, plan_of
 from wardround.simulation.audit.worlds import TABLE, Worlds, audit_study, one_canary
 
 QUESTION = Query(TABLE, (Aggregate(Statistic.KEYS, "code"),))

@@ -13,21 +13,21 @@ from pathlib import Path
 
 import numpy as np
 
-from site_agent.learning.examples import Examples
-from site_agent.learning.steps import take
-from wardround.federation.step_form import LENGTH, StepForm, step_form
-from wardround.federation.study import Study
-from wardround.federation.training import StageKind, Training
-from wardround.federation.training_budget import StagePlan, exact_training
-from wardround.privacy.auditing import epsilon_bound, mu_bound
-from wardround.privacy.bounded import Bounded, IntVector
-from wardround.privacy.chance import SecureChance
-from wardround.privacy.gaussian import epsilon_of
-from wardround.privacy.mechanisms import apply
+from site_agent.learning.training_step import take
+from site_agent.reading.examples import Examples
+from wardround.federation.models.step_form import LENGTH, StepForm, step_form
+from wardround.federation.models.training import StageKind, Training
+from wardround.federation.plan.training_budget import StagePlan, exact_training
+from wardround.federation.study.study import Study
+from wardround.privacy.accounting.gaussian_dp import epsilon_of
+from wardround.privacy.inference.audit_bounds import epsilon_bound, mu_bound
+from wardround.privacy.mechanisms.additive import apply
+from wardround.privacy.mechanisms.randomness import SecureChance
+from wardround.privacy.noise.vectors import Bounded, IntVector
 from wardround.simulation.audit.findings import Finding, Measure, Method, as_control, judged
-from wardround.simulation.audit.pipeline import Experiment, Setting, audited, scaled
+from wardround.simulation.audit.question_claims import Experiment, Setting, audited, scaled
+from wardround.simulation.audit.training_runs import START, Tried, law_of, rounds_of, site, telling, trained
 from wardround.simulation.audit.training_worlds import EPSILON, HELD_OUT, MODEL, Hospitals, hospitals, training_study
-from wardround.simulation.audit.trainings import START, Tried, law_of, rounds_of, site, telling, trained
 from wardround.simulation.noise import ZeroNoise
 
 DRAWS_PER_TRAINING = 1000

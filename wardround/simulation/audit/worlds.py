@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.dataset import Dataset, TableSource
-from site_agent.open_dataset import open_dataset
-from wardround.federation.study import Study
-from wardround.federation.study_file import parse_study
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.serving.open_dataset import open_dataset
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import parse_study
 
 TABLE = "visits"
 SITE = "audited"

@@ -1,0 +1,1 @@
+"""What the study may still lose, and the report of it."""

@@ -1,0 +1,191 @@
+"""What the study may still lose, and what each question takes of it.
+
+A charge is durable before any site is asked. It is given back only for a site that signed a refusal, which
+it can do only before it read anything; whatever was released, or is unknown, stays spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordinator.clock import Patience
+from coordinator.store.ledger import Ledger
+from coordinator.store.rounds import Outcome, Question
+from coordinator.store.submissions import AcceptingTask
+from coordinator.store.trainings import Begun, Due
+from wardround.federation.errors import BudgetExceeded, InvariantBroken, PlanRefused, QueryMistaken, TooFewSites
+from wardround.federation.plan.plan import Charge, Plan, price
+from wardround.federation.question.answer import Excess, Loss, Remaining, SiteState
+from wardround.federation.study.study import Study
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import epsilon_remaining, epsilon_spent, fraction_remaining
+from wardround.privacy.budget.parallel import over_groups
+
+TAKEN = (
+    "this round of the training was asked before with other numbers; take the training up with the program and the "
+    "settings that began it, or begin it afresh (--fresh), which is charged again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Balances:
+    """What every site, and through them the dearest unit, has lost so far."""
+
+    study: Study
+    sites: Mapping[str, Cost]
+
+    @property
+    def whole(self) -> Cost:
+        """The loss of the unit that lost most: it is at the `overlap` dearest sites (PROOFS.md#parallel)."""
+        return over_groups(self.sites, self.study.groups_among(self.sites))
+
+    def spent(self) -> Loss:
+        """The filter's ε at the study's δ."""
+        return Loss(epsilon_spent(self.whole, self.study.cap), self.study.cap.delta)
+
+    def remaining(self, *, delta: float) -> Remaining:
+        """The largest next question at `delta` that would be admitted, and the share of the budget left."""
+        overlap = self.study.overlap_among(self.sites)
+        epsilon = epsilon_remaining(self.whole, self.study.cap, delta=delta, overlap=overlap)
+        return Remaining(epsilon, fraction_remaining(self.whole, self.study.cap))
+
+    def without_pure(self) -> Balances:
+        """The same with nothing left of pure ε."""
+        pure = self.study.cap.allowance().pure
+        spent = {
+            name: Cost(mu_squared=cost.mu_squared, pure=max(cost.pure, pure), slack=cost.slack)
+            for name, cost in self.sites.items()
+        }
+        return Balances(self.study, spent)
+
+    def site_spent(self, site: str) -> Loss:
+        """One site's own part, as ε at the study's δ."""
+        return Loss(epsilon_spent(self.sites[site], self.study.cap), self.study.cap.delta)
+
+
+class Accounting:
+    """Reserve, void, settle: each under the plan's key, each in one transaction."""
+
+    def __init__(self, ledger: Ledger, patience: Patience) -> None:
+        self._ledger = ledger
+        self._patience = patience
+
+    def reserve(self, question: Question) -> None:
+        """Charge the plan at every participant, once; `BudgetExceeded` charges and opens nothing.
+
+        The first round of a training charges all of it, and each further one nothing.
+        """
+        plan, study = question.plan, self._ledger.study
+        charge = price(plan, study)
+        if self._ledger.rounds.charged(plan.plan_id) is not None:
+            return
+        with self._ledger.rounds.reserving(plan.plan_id, charge) as round_:
+            if round_.reserved:
+                return
+            due = _due(plan, charge, study, round_.begun)
+            if (excess := _excess(Balances(study, round_.spent), question, due)) is not None:
+                raise BudgetExceeded(asked=excess.asked, remaining=excess.remaining)
+            round_.charge(question, due, at=self._patience.date())
+
+    def excess(self, question: Question) -> Excess | None:
+        """What the question would be refused with now; nothing is charged."""
+        plan, study = question.plan, self._ledger.study
+        charge = price(plan, study)
+        with self._ledger.one_moment():
+            before, begun = self.balances(), self._ledger.trainings.begun(charge)
+        return _excess(before, question, _due(plan, charge, study, begun))
+
+    def charged(self, plan: Plan) -> Cost:
+        """What the plan was charged at each site that was asked, or would be now."""
+        study = self._ledger.study
+        with self._ledger.one_moment():
+            cost = self._ledger.rounds.charged(plan.plan_id)
+            if cost is not None:
+                return cost
+            charge = price(plan, study)
+            return _due(plan, charge, study, self._ledger.trainings.begun(charge)).charge.cost
+
+    def void(self, task: AcceptingTask) -> None:
+        """Give back what the plan was charged at a site that signed a refusal; the caller sees to it once.
+
+        What pays for other rounds of a training too is not given back.
+        """
+        if not self._ledger.trainings.keeps_its_charge(task.plan_id, task.site):
+            task.give_back()
+
+    def settle(self, plan: Plan) -> Outcome:
+        """Fix who answered, refused or is missing; what is not refused stays spent."""
+        with self._ledger.tasks.settling(plan.plan_id) as round_:
+            if round_.before.outcome is not None:
+                return round_.before.outcome
+            outcome = _outcome(round_.states, round_.refusals)
+            round_.settle(outcome)
+        return outcome
+
+    def balances(self) -> Balances:
+        """Every account at one moment."""
+        return Balances(self._ledger.study, self._ledger.rounds.spent())
+
+
+def question_of(ledger: Ledger, plan_id: str) -> Question:
+    """The question under this plan id; `QueryMistaken` when nobody asked it."""
+    found = ledger.rounds.question(plan_id)
+    if found is None:
+        raise QueryMistaken("no question with this plan id was asked; ask it first.")
+    return found
+
+
+def _due(plan: Plan, charge: Charge, study: Study, begun: Begun | None) -> Due:
+    """The whole training at its first round, and nothing at a further one.
+
+    Whoever took part in the first round is asked in every other, so that a hospital that comes or goes later makes no
+    second training of it; one that declined a round is not asked again.
+
+    Raises:
+        PlanRefused: the round was asked with other numbers.
+        TooFewSites: too many participants have declined an earlier round.
+    """
+    if begun is None:
+        return Due(charge, plan.participants)
+    if begun.taken_by not in (None, plan.plan_id):
+        raise PlanRefused(TAKEN)
+    declined = dict(begun.declined)
+    sites = tuple(site for site in plan.participants if site not in declined)
+    if len(sites) < study.min_sites:
+        names = ", ".join(f"{site} ({code})" for site, code in begun.declined)
+        raise TooFewSites(
+            f"{len(sites)} sites still take part in the training and the study needs {study.min_sites}; "
+            f"refused: {names}. When the hospitals have changed their policy, begin it afresh (--fresh)."
+        )
+    return Due(charge.continued(), sites, begun.declined)
+
+
+def _excess(before: Balances, question: Question, due: Due) -> Excess | None:
+    if _fits(before, due):
+        return None
+    left = before.remaining(delta=question.delta)
+    if due.charge.block:
+        # A training is paid from one lane only; what the other has left does not help it.
+        left = before.without_pure().remaining(delta=question.delta)
+    return Excess(question.epsilon, left.epsilon)
+
+
+def _fits(before: Balances, due: Due) -> bool:
+    """Whether the study can pay; a further round of a training always, because it costs nothing."""
+    asked, cost = set(due.sites), due.charge.cost
+    if unknown := asked - set(before.sites):
+        raise InvariantBroken(private=f"participants without an account: {sorted(unknown)}")
+    if cost == Cost.zero():
+        return True
+    after = {name: spent + cost if name in asked else spent for name, spent in before.sites.items()}
+    return Balances(before.study, after).whole.fits(before.study.cap.allowance())
+
+
+def _outcome(states: Mapping[str, SiteState], refusals: Mapping[str, str]) -> Outcome:
+    final = (SiteState.RELEASED, SiteState.REFUSED)
+    return Outcome(
+        answered=tuple(site for site, state in states.items() if state is SiteState.RELEASED),
+        refused=tuple(sorted(refusals.items())),
+        missing=tuple(site for site, state in states.items() if state not in final),
+    )

@@ -1,0 +1,170 @@
+"""The privacy report: what the ledger's charges cost one unit, by every accountant, and over time.
+
+The filter's figures are the guarantee; whatever an accountant says of the realised ledger only describes it, because
+a schedule that grew by reading answers was not fixed beforehand. Nothing is computed while the ledger is read, and
+nothing is computed twice: only what is new is added.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coordinator.accounts.accounting import Balances
+from coordinator.accounts.charge_history import Reserved, Tally, Voided
+from coordinator.store.ledger import Ledger
+from coordinator.store.members import SiteRecord, Standing
+from coordinator.store.rounds import ChargeEntry
+from wardround.federation.errors import LedgerCorrupt
+from wardround.federation.ledger.entry_body import cost_in, decode_body, facts_in, text_in
+from wardround.federation.question.answer import BudgetReport, ByOverlap, Loss, SiteBudget, Spending, Statement
+from wardround.federation.study.study import Study
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import epsilon_spent
+from wardround.privacy.budget.parallel import groups_among, over_groups
+from wardround.privacy.report.dearest_patient import dearest_patients
+from wardround.privacy.report.running_accountants import StandingLosses
+
+# A picture shows no more; of a longer history every second, fourth, … point is kept, and always the last.
+MOST_POINTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What only changes with a charge."""
+
+    accountants: tuple[tuple[str, float], ...]
+    by_overlap: ByOverlap
+    history: tuple[Spending, ...]
+    charges: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What one look at the ledger saw."""
+
+    sites: tuple[SiteRecord, ...]
+    balances: Balances
+    entries: tuple[ChargeEntry, ...]
+    dates: dict[str, float]
+
+
+class Reporting:
+    """The study's report, at any moment."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._guard = threading.Lock()
+        self._tally = Tally(ledger.study)
+        self._losses = StandingLosses(ledger.study.cap.delta)
+        self._epsilons: dict[Cost, float] = {}
+        self._sequence = 0
+        self._figures: _Figures | None = None
+
+    def report(self) -> BudgetReport:
+        """The budget as the ledger has it now."""
+        study = self._ledger.study
+        # Whoever asks meanwhile waits here, where nobody who charges or releases ever comes by.
+        with self._guard:
+            seen = self._look()
+            figures = self._up_to_date(seen)
+        spent = seen.balances.spent()
+        return BudgetReport(
+            study=study.name,
+            unit=study.unit.value,
+            overlap=study.overlap_among(site.name for site in seen.sites),
+            cap=Loss(study.cap.epsilon, study.cap.delta),
+            spent=spent,
+            remaining=seen.balances.remaining(delta=study.cap.delta),
+            accountants=figures.accountants,
+            sites=tuple(
+                SiteBudget(site.name, seen.balances.site_spent(site.name), frozen=site.state is Standing.FROZEN)
+                for site in seen.sites
+            ),
+            events=figures.charges,
+            by_overlap=figures.by_overlap,
+            statements=_statements(study, spent, figures),
+            history=figures.history,
+        )
+
+    def _look(self) -> _Reading:
+        """Read, and no more: a reader that dawdles would keep a charge from being written."""
+        ledger = self._ledger
+        with ledger.one_moment():
+            return _Reading(
+                sites=ledger.members.sites(),
+                balances=Balances(ledger.study, ledger.rounds.spent()),
+                entries=ledger.rounds.charges_after(self._sequence),
+                dates=ledger.rounds.dates_after(self._tally.plans),
+            )
+
+    def _up_to_date(self, seen: _Reading) -> _Figures:
+        if self._figures is None or seen.entries:
+            # All of it is understood before any of it is counted, and counted before anything is said of it.
+            news, self._figures = tuple(_news(seen)), None
+            self._tally.read(news)
+            self._sequence = max((entry.sequence for entry in seen.entries), default=self._sequence)
+            self._figures = self._computed()
+        return self._figures
+
+    def _computed(self) -> _Figures:
+        study, schedules, costs = self._ledger.study, self._tally.schedules(), self._tally.costs
+        return _Figures(
+            accountants=self._losses.epsilons(dearest_patients(schedules, study.groups_among(schedules))),
+            by_overlap=_by_overlap(study, costs),
+            history=self._thinned(),
+            charges=self._tally.charges,
+        )
+
+    def _thinned(self) -> tuple[Spending, ...]:
+        history = self._tally.history
+        stride = 1
+        while len(history) > stride * MOST_POINTS:
+            # Doubled, so that the points that stay are those whose ε is known already.
+            stride *= 2
+        kept = [
+            (number, level)
+            for number, level in enumerate(history, start=1)
+            if number % stride == 0 or number == len(history)
+        ]
+        cap = self._ledger.study.cap
+        self._epsilons = {
+            level.spent: self._epsilons[level.spent]
+            if level.spent in self._epsilons
+            else epsilon_spent(level.spent, cap)
+            for _, level in kept
+        }
+        return tuple(Spending(level.date, number, self._epsilons[level.spent]) for number, level in kept)
+
+
+def _news(seen: _Reading) -> Iterator[Reserved | Voided]:
+    for entry in seen.entries:
+        body = decode_body(entry.body)
+        plan_id = text_in(body, "plan_id")
+        if entry.kind == "voided":
+            yield Voided(plan_id, text_in(body, "site"))
+            continue
+        sites = body.get("sites")
+        if not isinstance(sites, list) or plan_id not in seen.dates:
+            raise LedgerCorrupt(private="a charge does not say where or when")
+        yield Reserved(plan_id, seen.dates[plan_id], frozenset(map(str, sites)), cost_in(body), facts_in(body))
+
+
+def _by_overlap(study: Study, costs: dict[str, Cost]) -> ByOverlap:
+    """What the sharing of patients is worth: none at all, the declared one, and everybody everywhere."""
+
+    def epsilon(*, overlap: int | None) -> float:
+        return epsilon_spent(over_groups(costs, groups_among(costs, declared=(), overlap=overlap)), study.cap)
+
+    declared = epsilon_spent(over_groups(costs, study.groups_among(costs)), study.cap)
+    return ByOverlap(one=epsilon(overlap=1), declared=declared, every=epsilon(overlap=None))
+
+
+def _statements(study: Study, spent: Loss, figures: _Figures) -> tuple[Statement, ...]:
+    described = (Statement(name, epsilon, guarantee=False) for name, epsilon in figures.accountants)
+    return (
+        Statement("cap", study.cap.epsilon, guarantee=True),
+        Statement("filter", spent.epsilon, guarantee=True),
+        *described,
+    )

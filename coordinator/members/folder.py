@@ -1,0 +1,149 @@
+"""The coordinator's folder: what `init` makes and every other command opens.
+
+study.toml  coordinator.toml  identity.pem  authority/  ledger.sqlite  address  enrolment_address  serving  pieces/
+
+While `init` has not come to its end there is a file `unfinished` besides. That alone tells an init that was cut short,
+which is begun again, from a coordinator that lost something, which is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.members.authority import Authority
+from coordinator.members.configuration import CoordinatorConfiguration, parse_coordinator, read_coordinator
+from wardround.federation.addresses import join_address, split_address
+from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE, lost
+from wardround.federation.private_files import STAGED, create_private, make_private_folder, sync_folder, write_private
+from wardround.federation.strict_toml import check_plain, read_text
+from wardround.federation.study.study import Study
+from wardround.federation.study.study_file import new_study, parse_study
+from wardround.federation.trust.identity import Identity
+
+UNFINISHED = "unfinished"
+SAMPLE = "# See deploy/coordinator.toml for every key; these are the defaults.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFolder:
+    """The paths, and what is read from them."""
+
+    path: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / LEDGER_FILE
+
+    def study_text(self) -> str:
+        return read_text(self.path / "study.toml")
+
+    def study(self) -> Study:
+        return parse_study(self.study_text(), name=str(self.path / "study.toml"))
+
+    def configuration(self) -> CoordinatorConfiguration:
+        return read_coordinator(self.path / "coordinator.toml")
+
+    def identity(self) -> Identity:
+        return Identity.load(self.path / "identity.pem")
+
+    def authority(self) -> Authority:
+        return Authority.load(self.path / "authority")
+
+    def address(self) -> str:
+        """Where sites and analysts dial."""
+        return self.configuration().address or read_text(self.path / "address").strip()
+
+    def enrolment_address(self) -> str:
+        """Where a new site enrols."""
+        return self.configuration().enrolment_address or read_text(self.path / "enrolment_address").strip()
+
+    def note_addresses(self, address: str, enrolment_address: str) -> None:
+        """Write down where the coordinator listens, so that a free port stays the same after a restart."""
+        write_private(self.path / "address", f"{address}\n".encode())
+        write_private(self.path / "enrolment_address", f"{enrolment_address}\n".encode())
+
+    def bind_addresses(self) -> tuple[str, str]:
+        """Where to listen: what is configured, or the free ports that were noted."""
+        configuration = self.configuration()
+        return (
+            self._bind(configuration.listen, "address"),
+            self._bind(configuration.enrolment_listen, "enrolment_address"),
+        )
+
+    def _bind(self, listen: str, note: str) -> str:
+        host, port = split_address(listen)
+        if port:
+            return listen
+        return join_address(host, split_address(read_text(self.path / note).strip())[1])
+
+
+def open_folder(path: Path) -> CoordinatorFolder:
+    """The folder of an initialised coordinator."""
+    begin = f"wardround coordinator init {path} --study study.toml"
+    if (path / UNFINISHED).exists():
+        raise ConfigurationMistaken(f"{path} was never finished; run again: {begin}")
+    if not (path / "coordinator.toml").exists() and not (path / "authority").exists():
+        raise ConfigurationMistaken(f"{path} is not a coordinator's folder; make one with: {begin}")
+    for needed in ("identity.pem", "authority", LEDGER_FILE):
+        if not (path / needed).exists():
+            raise lost(path / needed, "is missing")
+    return CoordinatorFolder(path)
+
+
+@contextlib.contextmanager
+def create_folder(
+    path: Path, *, study_text: str, configuration_text: str | None, now: datetime.datetime
+) -> Iterator[CoordinatorFolder]:
+    """Keys, authority, study and configuration of a new coordinator; refuses to touch an existing one.
+
+    It counts as made when the block, which begins the ledger, is left. Killed before, it is made anew the next time.
+    """
+    study = new_study(study_text)
+    configuration = parse_coordinator(configuration_text or SAMPLE)
+    check_plain(configuration_text or SAMPLE, name="coordinator.toml")
+    again = (path / UNFINISHED).exists()
+    if path.exists() and not again and (not path.is_dir() or any(path.iterdir())):
+        if (path / "authority").exists():
+            # Whoever lost its ledger is never told to begin another one.
+            advice = "serve it, or restore it from its backup if it lost something"
+            raise ConfigurationMistaken(f"{path} is a coordinator's folder already; {advice}.")
+        raise ConfigurationMistaken(f"{path} exists and is not empty; name a new folder.")
+    make_private_folder(path)
+    if not again:
+        create_private(path / UNFINISHED).close()
+        sync_folder(path)
+    for left in (*path.glob(f"{LEDGER_FILE}*"), *path.rglob(f"{STAGED}*")):
+        left.unlink()
+    write_private(path / "study.toml", study_text.encode())
+    write_private(path / "coordinator.toml", (configuration_text or SAMPLE).encode())
+    folder = CoordinatorFolder(path)
+    folder.note_addresses(*_concrete(configuration.listen, configuration.enrolment_listen))
+    Authority.create(path / "authority", name=study.name, now=now)
+    Identity.generate().save(path / "identity.pem")
+    yield folder
+    (path / UNFINISHED).unlink()
+    sync_folder(path)
+
+
+def _concrete(*listening: str) -> list[str]:
+    """The addresses with a port that is free now wherever none is named; each port is another one."""
+    # Every probe is held until all have their ports: a port that was given back could be given out again.
+    with contextlib.ExitStack() as held:
+        return [
+            address if port else join_address(host, _held_port(host, held))
+            for address in listening
+            for host, port in (split_address(address),)
+        ]
+
+
+def _held_port(host: str, held: contextlib.ExitStack) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    probe = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+    probe.bind((host, 0))
+    return int(probe.getsockname()[1])

@@ -1,0 +1,125 @@
+"""Who belongs to the study: sites with their keys and declared numbers, and analysts.
+
+Every read goes to the database, so a revocation made by another process holds from the next call on. A
+name is used once: what a name has spent and signed stays with it.
+"""
+
+from __future__ import annotations
+
+from coordinator.store.ledger import Ledger
+from coordinator.store.members import AnalystRecord, ChangingMember, SiteRecord, Standing
+from wardround.federation.errors import ConfigurationMistaken, NotAuthorized, SiteFrozen
+from wardround.federation.limits import NAME
+from wardround.federation.trust.identity import PublicIdentity
+
+MOST_PATIENTS = 10**12
+
+
+class Roster:
+    """The sites and analysts of one study."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def enrol_site(
+        self, *, name: str, identity: PublicIdentity, patients: int, dataset: str, study_signature: bytes
+    ) -> SiteRecord:
+        """Put a site on the roster with an account of its own; the same enrolment again changes nothing."""
+        check_name(name)
+        if not 0 <= patients <= MOST_PATIENTS:
+            msg = f"{name} declares {patients} patients; declare a whole number from 0 to {MOST_PATIENTS}."
+            raise ConfigurationMistaken(msg)
+        record = SiteRecord(name, identity, patients, dataset, study_signature, Standing.ACTIVE)
+        with self._ledger.members.changing(name) as member:
+            if member.site == record:
+                return record
+            self._refuse_taken(member, identity.key)
+            member.enrol(record, self._ledger.study.cap.allowance())
+        return record
+
+    def add_analyst(self, name: str) -> AnalystRecord:
+        """Put an analyst on the roster; once there, adding again changes nothing."""
+        check_name(name)
+        record = AnalystRecord(name, Standing.ACTIVE)
+        with self._ledger.members.changing(name) as member:
+            if member.analyst != record:
+                self._refuse_taken(member, "")
+                member.add_analyst()
+        return record
+
+    def sites(self) -> tuple[SiteRecord, ...]:
+        """Every site that ever enrolled, by name."""
+        return self._ledger.members.sites()
+
+    def analysts(self) -> tuple[AnalystRecord, ...]:
+        """Every analyst that was ever added, by name."""
+        return self._ledger.members.analysts()
+
+    def site(self, name: str) -> SiteRecord:
+        """The site as it stands; `NotAuthorized` when it never enrolled."""
+        found = self._ledger.members.site(name)
+        if found is None:
+            raise NotAuthorized
+        return found
+
+    def analyst(self, name: str) -> AnalystRecord:
+        """The analyst as it stands; `NotAuthorized` when it was never added."""
+        found = self._ledger.members.analyst(name)
+        if found is None:
+            raise NotAuthorized
+        return found
+
+    def admit_site(self, name: str) -> SiteRecord:
+        """The site, if it may take part now; otherwise `NotAuthorized` or `SiteFrozen`."""
+        found = self.site(name)
+        refuse_unless_active(found.state)
+        return found
+
+    def admit_analyst(self, name: str) -> AnalystRecord:
+        """The analyst, if it may ask now; otherwise `NotAuthorized`."""
+        found = self.analyst(name)
+        if found.state is not Standing.ACTIVE:
+            raise NotAuthorized
+        return found
+
+    def revoke(self, name: str) -> None:
+        """End a site's or an analyst's part in the study; revoking again changes nothing."""
+        with self._ledger.members.changing(name) as member:
+            found = [record for record in (member.site, member.analyst) if record is not None]
+            if not found:
+                known = sorted({site.name for site in self.sites()} | {analyst.name for analyst in self.analysts()})
+                msg = f"nobody is called {name!r}; there is {', '.join(known) or 'nobody'}."
+                raise ConfigurationMistaken(msg)
+            if Standing.REVOKED not in {record.state for record in found}:
+                member.revoke()
+
+    def freeze(self, name: str, reason: str) -> None:
+        """Silence a site whose ledger contradicts itself; freezing again changes nothing, and revoked stays revoked."""
+        with self._ledger.members.changing(name) as member:
+            if member.site is None:
+                raise NotAuthorized
+            if member.site.state is Standing.ACTIVE:
+                member.freeze(reason)
+
+    def _refuse_taken(self, member: ChangingMember, key: str) -> None:
+        if member.site is not None or member.analyst is not None:
+            msg = f"the name {member.name!r} is already taken in this study; a name is used once."
+            raise ConfigurationMistaken(msg)
+        if self._ledger.members.has_key(key):
+            msg = f"{member.name} offers a signing key that another site has enrolled with."
+            raise ConfigurationMistaken(msg)
+
+
+def refuse_unless_active(standing: Standing | None) -> None:
+    """`NotAuthorized` or `SiteFrozen` unless a site of this standing may take part."""
+    if standing is Standing.FROZEN:
+        raise SiteFrozen
+    if standing is not Standing.ACTIVE:
+        raise NotAuthorized
+
+
+def check_name(name: str) -> None:
+    """Refuse what could not stand in a certificate, a folder or a message."""
+    if not NAME.fullmatch(name):
+        msg = f"{name!r} is not a name; use letters, digits, '-' and '_', beginning with a letter."
+        raise ConfigurationMistaken(msg)

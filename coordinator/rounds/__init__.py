@@ -1,0 +1,1 @@
+"""Ask, plan, dispatch, collect, settle, combine."""

@@ -1,0 +1,197 @@
+"""From a question, or a step of a training, to the exact plans that could answer it.
+
+Pure: no ledger, no clock, no entropy. The same question of the same participants under the same study is always
+the same plan, and so the same plan id; that is what makes a repeated question free.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from coordinator.rounds.expected_error import log_size
+from coordinator.rounds.selection_terms import merit, planned_threshold
+from wardround.federation.errors import PlanRefused, QueryMistaken
+from wardround.federation.models.step_form import largest_round, step_form
+from wardround.federation.models.training import Step
+from wardround.federation.plan.charge_split import shares
+from wardround.federation.plan.layout import Part, shape
+from wardround.federation.plan.plan import Plan, price
+from wardround.federation.question.answer import MAX_UPDATE_BYTES, AskRequest, Loss
+from wardround.federation.question.query import Query, Statistic
+from wardround.federation.study.study import Study, delta_fault
+from wardround.privacy.accounting.cost import SLACK_UNIT, Cost
+from wardround.privacy.budget.calibration import SLACK_SHARE, gaussian_scale, laplace_scale
+from wardround.privacy.budget.facts import AnyMechanism
+from wardround.privacy.budget.filter import LEAST_DELTA, epsilon_charged
+from wardround.privacy.budget.parallel import in_parallel
+from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+
+# A question that does not say takes this share of the study's ε.
+DEFAULT_SHARE = 10
+_NONCE = re.compile(r"[0-9a-fA-F]{0,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sharpness:
+    """The loss a question asks for, over all sites of one unit; it fixes the noise."""
+
+    epsilon: float
+    delta: float
+
+
+def sharpness(request: AskRequest, study: Study, participants: Mapping[str, int]) -> Sharpness:
+    """What the question asks for, with the study's defaults; `QueryMistaken` when it makes no sense."""
+    epsilon = study.cap.epsilon / DEFAULT_SHARE if request.epsilon is None else request.epsilon
+    delta = study.cap.delta if request.delta is None else request.delta
+    if not (math.isfinite(epsilon) and epsilon > 0.0):
+        raise QueryMistaken(f"ε must be a finite number above 0, not {epsilon:g}.")
+    if not (math.isfinite(delta) and delta >= 0.0):
+        raise QueryMistaken(f"δ must be a finite number of at least 0, not {delta:g}.")
+    if delta > study.cap.delta:
+        raise QueryMistaken(f"δ = {delta:g} is above the study's δ = {study.cap.delta:g}; choose it at most that.")
+    if delta == 0.0 and _pure_lane(study) == 0.0:
+        raise QueryMistaken(f"δ must be above 0: this study has no pure budget; choose δ up to {study.cap.delta:g}.")
+    if 0.0 < delta < LEAST_DELTA:
+        raise QueryMistaken(f"δ = {delta:g} is too small to account for; choose 0, or at least {LEAST_DELTA:g}.")
+    if (fault := delta_fault(delta, participants)) is not None:
+        raise QueryMistaken(fault)
+    return Sharpness(epsilon, delta)
+
+
+def plans_for(request: AskRequest, study: Study, participants: Mapping[str, int]) -> tuple[Plan, ...]:
+    """The plans that could answer the question, best first.
+
+    There is more than one when the study has a budget for each kind of noise: the second is tried when the
+    first does not fit what is left.
+    """
+    if isinstance(request.query, Step):
+        return (step_plan(request, request.query, study, tuple(sorted(participants))),)
+    query, sharp = request.query, sharpness(request, study, participants)
+    _require_nonce(request)
+    known: tuple[AnyMechanism, ...] = (*Mechanism, Choosing.PERMUTE_AND_FLIP)
+    possible = [mechanism for mechanism in known if _possible(mechanism, query, sharp, study)]
+    # δ = 0 leaves nothing but pure noise, even where its budget is too small: the ledger then says by how much.
+    plans = [
+        _plan(mechanism, query, sharp, study, tuple(sorted(participants)), nonce=request.nonce.lower())
+        for mechanism in possible or [Mechanism.DISCRETE_LAPLACE]
+    ]
+    return tuple(sorted(plans, key=lambda plan: _expected_badness(plan, study)))
+
+
+def step_plan(request: AskRequest, step: Step, study: Study, participants: tuple[str, ...]) -> Plan:
+    """The one plan of a step: its training fixed the noise."""
+    _require_nonce(request)
+    if request.epsilon is not None or request.delta is not None:
+        raise QueryMistaken("a training says how sharp it is by itself; leave ε and δ out of its steps.")
+    # Before anything is hashed: only finite numbers have an encoding.
+    form = step_form(step, study)
+    shown = 8 * largest_round(step.training, len(form.inputs)) * (len(participants) if step.training.by_site else 1)
+    if shown > MAX_UPDATE_BYTES:
+        raise QueryMistaken(
+            f"a round's answer would take {shown} bytes; at most {MAX_UPDATE_BYTES} are possible; take fewer steps, "
+            "or do without each site's sums."
+        )
+    scale = step.training.stages[step.stage].scale
+    mechanism = Mechanism.DISCRETE_GAUSSIAN
+    return Plan(study.study_hash, step, mechanism, (scale,), participants, request.nonce.lower())
+
+
+def step_sharpness(plan: Plan, study: Study, participants: Mapping[str, int]) -> Sharpness:
+    """What a whole training takes of the study, at the study's δ; `QueryMistaken` where it cannot be paid at all."""
+    delta = study.cap.delta
+    if delta == 0.0 or study.cap.pure_epsilon >= study.cap.epsilon:
+        raise QueryMistaken("a training needs a δ above 0 and a budget for Gaussian noise, which this study has not.")
+    if (fault := delta_fault(delta, participants)) is not None:
+        raise QueryMistaken(fault)
+    return Sharpness(charged(plan, study, delta=delta).epsilon, delta)
+
+
+def _require_nonce(request: AskRequest) -> None:
+    if not _NONCE.fullmatch(request.nonce):
+        raise QueryMistaken("the nonce of a fresh question must be at most 64 hexadecimal digits.")
+
+
+def charged(plan: Plan, study: Study, *, delta: float) -> Loss:
+    """What the plan costs one unit over all of its sites, as ε at `delta`; pure noise needs no δ."""
+    overlap = study.overlap_among(plan.participants)
+    return loss_of(price(plan, study).cost, overlap=overlap, delta=delta)
+
+
+def loss_of(cost: Cost, *, overlap: int, delta: float) -> Loss:
+    """What one site's cost is for a unit at `overlap` sites, as ε at `delta`."""
+    whole = in_parallel([cost] * overlap, overlap=overlap)
+    # Only what takes no slack has no δ: a selection of keys takes some, whatever its noise.
+    spent_delta = 0.0 if whole.slack == 0 else delta
+    return Loss(epsilon_charged(whole, delta=spent_delta), spent_delta)
+
+
+def _pure_lane(study: Study) -> float:
+    return study.cap.epsilon if study.cap.delta == 0.0 else study.cap.pure_epsilon
+
+
+def _expected_badness(plan: Plan, study: Study) -> float:
+    special = merit(plan, study)
+    return log_size(plan, study) if special is None else special
+
+
+def _possible(mechanism: AnyMechanism, query: Query, sharp: Sharpness, study: Study) -> bool:
+    match mechanism:
+        case Mechanism.DISCRETE_GAUSSIAN:
+            return sharp.delta > 0.0 and study.cap.allowance().mu_squared > 0
+        case Mechanism.DISCRETE_LAPLACE:
+            return _pure_lane(study) >= sharp.epsilon
+        case _:
+            chosen = any(aggregate.statistic is Statistic.CHOICE for aggregate in query.aggregates)
+            return chosen and _pure_lane(study) >= sharp.epsilon
+
+
+def _plan(
+    mechanism: AnyMechanism, query: Query, sharp: Sharpness, study: Study, participants: tuple[str, ...], *, nonce: str
+) -> Plan:
+    form = shape(query, study, mechanism)
+    overlap = study.overlap_among(participants)
+    too_fine = QueryMistaken(f"ε = {sharp.epsilon:g} is too small for this question; ask with a larger ε.")
+    try:
+        scales = tuple(
+            _scale(mechanism, part, sharp, share=share, overlap=overlap)
+            for part, share in zip(form.parts, shares(form, mechanism), strict=True)
+        )
+        threshold = 0
+        if form.query.aggregates[0].statistic is Statistic.KEYS and isinstance(mechanism, Mechanism):
+            slack = _slack_of(sharp.delta) // overlap
+            threshold = planned_threshold(NoiseLaw(mechanism, scales[0]), form.parts[0], study, slack=slack)
+        plan = Plan(study.study_hash, form.query, mechanism, scales, participants, nonce, threshold)
+        cost = price(plan, study).cost
+    except (ValueError, PlanRefused):
+        raise too_fine from None
+    if cost.slack * overlap > _slack_of(sharp.delta):
+        raise QueryMistaken(f"δ = {sharp.delta:g} is too small for so many numbers; ask with a larger δ.")
+    return plan
+
+
+def _scale(mechanism: AnyMechanism, part: Part, sharp: Sharpness, *, share: Fraction, overlap: int) -> Fraction:
+    match mechanism:
+        case Mechanism.DISCRETE_GAUSSIAN:
+            return gaussian_scale(
+                epsilon=sharp.epsilon,
+                delta=sharp.delta,
+                l2_sensitivity_squared=part.l2_sensitivity_squared,
+                shares=share,
+                overlap=overlap,
+            )
+        case Mechanism.DISCRETE_LAPLACE:
+            return laplace_scale(
+                epsilon=sharp.epsilon, l1_sensitivity=part.l1_sensitivity, shares=share, overlap=overlap
+            )
+        case _:
+            # One unit moves each candidate's count by 1, and all of them the same way.
+            return laplace_scale(epsilon=sharp.epsilon, l1_sensitivity=1, shares=share, overlap=overlap)
+
+
+def _slack_of(delta: float) -> int:
+    return math.floor(Fraction(delta) * SLACK_SHARE * SLACK_UNIT)

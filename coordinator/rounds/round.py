@@ -1,0 +1,275 @@
+"""One plan asked once of its participants: four keyed, repeatable steps.
+
+Recovery after a crash is to call `run_round` again. Each step finds what it did before and goes on from
+there; there is no other code for a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+from coordinator.accounts.accounting import Accounting, question_of
+from coordinator.clock import Patience
+from coordinator.combining import NoiseSetting
+from coordinator.combining.possible import impossible
+from coordinator.combining.released_answer import combine_releases
+from coordinator.rounds.collection import Collection
+from coordinator.rounds.dispatch import Dispatch, round_key
+from coordinator.rounds.planning import loss_of
+from coordinator.rounds.stored_answers import StoredAnswer, keep_answer
+from coordinator.store.ledger import Ledger
+from coordinator.store.rounds import Outcome, Question
+from wardround.federation.errors import FederationError, PeerUnreachable, Refused, TooFewSites, Unavailable
+from wardround.federation.forms.release import decode_release
+from wardround.federation.models.training import Step
+from wardround.federation.plan.plan import Plan, shape_of
+from wardround.federation.question.answer import Estimate
+from wardround.federation.study.study import Study
+
+MOST_THREADS = 1024
+
+log = logging.getLogger("wardround.coordinator")
+
+
+class Round:
+    """The straight line of one plan."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        accounting: Accounting,
+        dispatch: Dispatch,
+        collection: Collection,
+        *,
+        setting: NoiseSetting,
+    ) -> None:
+        self._ledger = ledger
+        self._accounting = accounting
+        self._dispatch = dispatch
+        self._collection = collection
+        self._setting = setting
+
+    def run_round(self, question: Question) -> None:
+        """Reserve, open, gather, settle; then combine what was released into the answer that stays.
+
+        The answer to a step holds no more than who answered: its sums are the releases themselves.
+        """
+        plan, study = question.plan, self._ledger.study
+        self._accounting.reserve(question)
+        self._dispatch.open(plan)
+        self._collection.gather(plan)
+        outcome = self._accounting.settle(plan)
+        refuse_too_few(outcome, study)
+        estimates, left_out = ((), ()) if isinstance(plan.query, Step) else self._estimates(plan, outcome)
+        overlap = study.overlap_among(plan.participants)
+        answer = StoredAnswer(
+            outcome=outcome.without(left_out),
+            estimates=estimates,
+            mechanism=plan.mechanism.value,
+            charged=loss_of(self._accounting.charged(plan), overlap=overlap, delta=question.delta),
+            overlap=overlap,
+            composition=self._setting.composition(overlap=overlap),
+            noiseless=self._setting.noiseless,
+            left_out=left_out,
+        )
+        keep_answer(self._ledger, plan.plan_id, answer)
+        self._dispatch.forget(plan)
+
+    def _estimates(self, plan: Plan, outcome: Outcome) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
+        """The estimates, and the sites that are in none of them because no table gives what they sent."""
+        study = self._ledger.study
+        releases = [decode_release(payload) for payload in self._collection.releases(plan, outcome.answered)]
+        form = shape_of(plan, study)
+        left_out = impossible(plan, form, releases)
+        if left_out:
+            log.warning("round %s leaves out %s: impossible totals", plan.plan_id[:12], ", ".join(left_out))
+        refuse_too_few(outcome.without(left_out), study, left_out)
+        kept = [release for release in releases if release.site not in left_out]
+        return combine_releases(plan, form, kept, setting=self._setting, patients=self._declared()), left_out
+
+    def _declared(self) -> dict[str, int]:
+        return {site.name: site.patients for site in self._ledger.members.sites()}
+
+    def begin(self, question: Question) -> None:
+        """The two steps that are durable before an analyst hears of the plan."""
+        self._accounting.reserve(question)
+        self._dispatch.open(question.plan)
+
+
+class Rounds(Protocol):
+    """Who runs rounds: threads of their own, or whoever waits for the answer."""
+
+    def start(self, question: Question) -> None:
+        """Have the round run, unless it runs already."""
+
+    def running(self, plan_id: str) -> bool:
+        """Whether the round is on its way to an outcome."""
+
+    def drive(self, plan_id: str) -> None:
+        """Give the round the caller's time, where it has no thread; raises what the round raises."""
+
+    def outcome(self, plan_id: str) -> BaseException | None:
+        """What the round last ended with, if that was not an answer."""
+
+    def fault(self) -> BaseException | None:
+        """The first outcome that no rule explains."""
+
+    def close(self) -> None:
+        """Return once no round runs."""
+
+
+class ThreadedRounds:
+    """One thread for each running round; what a round ends with is kept for whoever asks."""
+
+    def __init__(self, line: Round, patience: Patience) -> None:
+        self._line = line
+        self._patience = patience
+        self._guard = threading.Lock()
+        self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="round")
+        self._rounds: dict[str, Future[None]] = {}
+        self._fault: BaseException | None = None
+
+    def start(self, question: Question) -> None:
+        """Run the round in a thread, unless one does."""
+        plan_id = question.plan.plan_id
+        with self._guard:
+            if self._patience.ended:
+                raise PeerUnreachable("The coordinator is stopping; ask again.")
+            if (found := self._rounds.get(plan_id)) is not None and not found.done():
+                return
+            future = self._pool.submit(self._line.run_round, question)
+            self._rounds[plan_id] = future
+        future.add_done_callback(lambda done: self._note(plan_id, done))
+
+    def running(self, plan_id: str) -> bool:
+        """Whether a thread runs the round."""
+        with self._guard:
+            found = self._rounds.get(plan_id)
+        return found is not None and not found.done()
+
+    def drive(self, plan_id: str) -> None:
+        """Nothing: the round has its own thread."""
+
+    def outcome(self, plan_id: str) -> BaseException | None:
+        """What the thread ended with, if not with an answer."""
+        with self._guard:
+            found = self._rounds.get(plan_id)
+        return found.exception() if found is not None and found.done() else None
+
+    def fault(self) -> BaseException | None:
+        """The first outcome that no rule explains."""
+        return self._fault
+
+    def close(self) -> None:
+        """Wait for the threads, which end because patience has."""
+        self._pool.shutdown(wait=True)
+
+    def _note(self, plan_id: str, done: Future[None]) -> None:
+        error = done.exception()
+        if error is None:
+            with self._guard:
+                if self._rounds.get(plan_id) is done:
+                    del self._rounds[plan_id]
+        else:
+            _log_end(plan_id, error)
+            if self._fault is None and not isinstance(error, Refused | Unavailable):
+                self._fault = error
+        self._patience.announce(round_key(plan_id))
+
+
+class DrivenRounds:
+    """Rounds without threads: whoever watches runs the round, and its waiting lets the sites work."""
+
+    def __init__(self, line: Round) -> None:
+        self._line = line
+        self._waiting: dict[str, Question] = {}
+        self._driven: set[str] = set()
+
+    def start(self, question: Question) -> None:
+        """Remember the round for whoever watches it."""
+        self._waiting[question.plan.plan_id] = question
+
+    def running(self, plan_id: str) -> bool:
+        """Whether the round is being driven, or waits to be."""
+        return plan_id in self._waiting or plan_id in self._driven
+
+    def drive(self, plan_id: str) -> None:
+        """Run the round to its end."""
+        question = self._waiting.pop(plan_id, None)
+        if question is None:
+            return
+        self._driven.add(plan_id)
+        try:
+            self._line.run_round(question)
+        finally:
+            self._driven.discard(plan_id)
+
+    def outcome(self, plan_id: str) -> BaseException | None:  # noqa: ARG002 -- as the Protocol has it
+        """Nothing: what a driven round raises, its driver gets."""
+        return None
+
+    def fault(self) -> BaseException | None:
+        """Nothing: see `outcome`."""
+        return None
+
+    def close(self) -> None:
+        """Nothing runs."""
+        self._waiting.clear()
+
+
+def unfinished(ledger: Ledger, plan_id: str | None = None) -> list[Question]:
+    """Every round (or the one named) that has neither an answer nor ended with too few sites, oldest first."""
+    with ledger.one_moment():
+        return [
+            question_of(ledger, found)
+            for found in ledger.rounds.unanswered(plan_id)
+            if (outcome := ledger.rounds.standing(found).outcome) is None
+            or len(outcome.answered) >= ledger.study.min_sites
+        ]
+
+
+def ended_without_answer(ledger: Ledger, plan_id: str) -> FederationError | None:
+    """Why a round that is not running has no answer, as far as the ledger knows; None when it has one."""
+    with ledger.one_moment():
+        if ledger.answers.exists(plan_id):
+            return None
+        outcome = ledger.rounds.standing(plan_id).outcome
+    if outcome is not None and len(outcome.answered) < ledger.study.min_sites:
+        return too_few(outcome, ledger.study)
+    return Unavailable("The round is not running now; ask again.")
+
+
+def refuse_too_few(outcome: Outcome, study: Study, left_out: tuple[str, ...] = ()) -> None:
+    """`TooFewSites` unless enough sites answered, those that are left out apart."""
+    if len(outcome.answered) < study.min_sites:
+        raise too_few(outcome, study, left_out)
+
+
+def too_few(outcome: Outcome, study: Study, left_out: tuple[str, ...] = ()) -> TooFewSites:
+    """The refusal, with who is missing, who refused and who is left out."""
+    asked = len(outcome.answered) + len(outcome.refused) + len(outcome.missing) + len(left_out)
+    text = f"{len(outcome.answered)} of {asked} sites answered and the study needs {study.min_sites}"
+    if outcome.missing:
+        text += f"; missing: {', '.join(outcome.missing)}"
+    if outcome.refused:
+        text += f"; refused: {', '.join(f'{site} ({code})' for site, code in outcome.refused)}"
+    if left_out:
+        text += f"; left out: {', '.join(left_out)}, with totals such as no table gives"
+        return TooFewSites(
+            f"{text}. What a site has sent stays: once the hospital has mended it, ask afresh (--fresh)."
+        )
+    # A refusal is signed and stays; a site that is only missing may still answer the same plan.
+    if study.min_sites > len(outcome.answered) + len(outcome.missing):
+        text += ". A refusal is final for this question: when the hospitals have changed their policy, ask it afresh"
+        return TooFewSites(f"{text} (--fresh).")
+    return TooFewSites(f"{text}. Asking again costs nothing more.")
+
+
+def _log_end(plan_id: str, error: BaseException) -> None:
+    if isinstance(error, Refused | Unavailable):
+        log.info("round %s ended: %s", plan_id[:12], type(error).__name__)
+    else:
+        log.error("round %s ended: %s", plan_id[:12], type(error).__name__)

@@ -1,0 +1,63 @@
+"""How keys are selected and choices made: the threshold, and which mechanism promises more. Pure.
+
+A threshold is as low as the question's own share of the study's δ allows, so that as many questions for keys fit
+a study as its ε admits. A choice is made by votes or from a noised table, whichever has the smaller expected regret.
+"""
+
+from __future__ import annotations
+
+import math
+
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.plan.layout import Part
+from wardround.federation.plan.plan import Plan, choice, selection, selection_slack, shape_of
+from wardround.federation.question.query import Statistic
+from wardround.federation.study.study import Study
+from wardround.privacy.accounting.cost import SLACK_UNIT
+from wardround.privacy.inference.selection_error import expected_regret_of_choice, expected_regret_of_noise
+from wardround.privacy.mechanisms.partition_selection import LARGEST_THRESHOLD, least_threshold
+from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.noise.distribution import NoiseLaw
+
+# An allowance comes from floating point, whose last places differ between machines; a site must not refuse for them.
+_KEPT = (999, 1000)
+
+
+def planned_threshold(law: NoiseLaw, part: Part, study: Study, *, slack: int) -> int:
+    """The least threshold that the question's share of the study's slack pays for, within `slack` units a site."""
+    share = selection_slack(selection(law, part, LARGEST_THRESHOLD).cost(), study)
+    units = min(share, slack) * _KEPT[0] // _KEPT[1]
+    if units < 1:
+        raise QueryMistaken(
+            "which values an open category has can only be shown with a δ above 0, in the study and in the question; "
+            "list the values you are interested in instead."
+        )
+    return least_threshold(law, delta=units / SLACK_UNIT, max_keys=part.max_groups, steps=part.increment)
+
+
+def merit(plan: Plan, study: Study) -> float | None:
+    """What makes one plan for keys or for a choice better than another, the less the better; None for any other."""
+    form = shape_of(plan, study)
+    part = form.parts[0]
+    match part.aggregates[0].statistic:
+        case Statistic.KEYS:
+            return float(plan.threshold * part.grid)
+        case Statistic.CHOICE:
+            return expected_regret(plan, part)
+        case _:
+            return None
+
+
+def expected_regret(plan: Plan, part: Part) -> float:
+    """By how many units the chosen value may fall short of the best in the mean, if the sites agree which is best."""
+    sites = len(plan.participants)
+    if plan.mechanism is Choosing.PERMUTE_AND_FLIP:
+        epsilon = float(choice(plan, part).epsilon)
+        return sites * expected_regret_of_choice(epsilon=epsilon, candidates=part.dimension)
+    (law,) = plan.laws()
+    return expected_regret_of_noise(law, terms=sites, candidates=part.dimension) * float(part.grid)
+
+
+def threshold_text(plan: Plan, part: Part) -> str:
+    """From how many units on a key has an even chance to be shown."""
+    return f"a site shows a key whose noised count passes {math.floor(plan.threshold * part.grid)}"

@@ -1,0 +1,1 @@
+"""Two ports and one process."""

@@ -1,0 +1,71 @@
+"""What analysts may call: each method decodes, calls one function, encodes. The caller is checked every time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import grpc
+
+from coordinator.members.authorization import authorize
+from coordinator.rounds.coordinator import Coordinator
+from coordinator.serving.page_cache import Reading
+from protos._generated import analyst_service_pb2 as pb
+from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer
+from protos.pages import write_watched
+from protos.tls import caller_certificate
+from protos.waiting import WaitingRoom
+from protos.words import ASKED, PREVIEWED, REPORT, STUDY, WATCH, Watch, read_question
+from wardround.federation.question.answer import Answer, Progress
+from wardround.federation.trust.certificates import Role
+
+
+@dataclass(frozen=True, slots=True)
+class AnalystService(AnalystServiceServicer):
+    """The analyst's conversation, over a coordinator."""
+
+    coordinator: Coordinator
+    study_text: str
+    room: WaitingRoom
+    reading: Reading = field(default_factory=Reading)
+
+    def _analyst(self, context: grpc.ServicerContext) -> str:
+        return authorize(self.coordinator.ledger, caller_certificate(context), Role.ANALYST)
+
+    def Ask(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:
+        """Open a round, or find the answer that is stored."""
+        analyst = self._analyst(context)
+        return ASKED.write(self.coordinator.ask(analyst, read_question(request.question)))
+
+    def Await(self, request: pb.AwaitRequest, context: grpc.ServicerContext) -> pb.AwaitReply:
+        """Wait for news of a plan."""
+        analyst = self._analyst(context)
+        watch = WATCH.read(request)
+        outcome, pause_seconds = self._news(analyst, watch)
+        self.reading.note(analyst, watch, outcome)
+        return write_watched(
+            outcome,
+            first_estimate=watch.first_estimate,
+            first_update_byte=watch.first_update_byte,
+            pause_seconds=pause_seconds,
+        )
+
+    def _news(self, analyst: str, watch: Watch) -> tuple[Progress | Answer, float]:
+        if (begun := self.reading.begun(analyst, watch)) is not None:
+            return begun, 0.0
+        with self.room.seat(analyst, wait_seconds=watch.wait_seconds) as seat:
+            outcome = self.coordinator.watch(analyst, watch.plan_id, seen=watch.seen, wait_seconds=seat.wait_seconds)
+        return outcome, seat.pause_seconds
+
+    def Preview(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:
+        """Say what a question would cost."""
+        analyst = self._analyst(context)
+        return PREVIEWED.write(self.coordinator.preview(analyst, read_question(request.question)))
+
+    def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:
+        """The study as it was written."""
+        self._analyst(context)
+        return STUDY.write(self.study_text)
+
+    def Budget(self, request: pb.BudgetRequest, context: grpc.ServicerContext) -> pb.BudgetReply:
+        """The study's budget."""
+        return REPORT.write(self.coordinator.budget(self._analyst(context)))

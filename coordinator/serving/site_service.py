@@ -1,0 +1,78 @@
+"""What sites may call: each method decodes, calls one function, encodes. The caller is checked every time."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+import grpc
+
+from coordinator.members.authority import Authority
+from coordinator.members.authorization import authorize
+from coordinator.rounds.coordinator import Coordinator
+from protos._generated import site_service_pb2 as pb
+from protos._generated.site_service_pb2_grpc import SiteServiceServicer
+from protos.chunked_release import CHUNK, read_submission
+from protos.pieces import PieceStore
+from protos.tls import caller_certificate
+from protos.waiting import WaitingRoom
+from protos.words import CLAIM, GREETING, POLL, RECEIPT, RENEWAL, RENEWED, Claim
+from wardround.federation.errors import NotAuthorized
+from wardround.federation.trust.certificates import Role, holder, request_key, tls_key_hash
+from wardround.federation.trust.enrolment import Greeting
+
+MILLISECONDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SiteService(SiteServiceServicer):
+    """The site's conversation, over a coordinator."""
+
+    coordinator: Coordinator
+    authority: Authority
+    pieces: PieceStore
+    room: WaitingRoom
+    certificate_life: datetime.timedelta
+
+    def _site(self, context: grpc.ServicerContext) -> str:
+        return authorize(self.coordinator.ledger, caller_certificate(context), Role.SITE)
+
+    def Greet(self, request: pb.GreetRequest, context: grpc.ServicerContext) -> pb.GreetReply:
+        """Say who the caller is here, which study this is, and what time it is."""
+        site = self._site(context)
+        now = round(_now().timestamp() * MILLISECONDS)
+        return GREETING.write(Greeting(site, self.coordinator.study.study_hash, now))
+
+    def ClaimTask(self, request: pb.ClaimTaskRequest, context: grpc.ServicerContext) -> pb.ClaimTaskReply:
+        """Wait for an open task of the caller and hand it out."""
+        site = self._site(context)
+        with self.room.seat(site, wait_seconds=POLL.read(request)) as seat:
+            task = self.coordinator.claim(site, wait_seconds=seat.wait_seconds)
+        return CLAIM.write(Claim(task, seat.pause_seconds))
+
+    def PutChunk(self, request: pb.PutChunkRequest, context: grpc.ServicerContext) -> pb.PutChunkReply:
+        """Hold a piece of a large release."""
+        self.pieces.put(self._site(context), CHUNK.read(request))
+        return pb.PutChunkReply()
+
+    def SubmitRelease(self, request: pb.SubmitReleaseRequest, context: grpc.ServicerContext) -> pb.SubmitReleaseReply:
+        """Take the caller's answer and give a receipt."""
+        site = self._site(context)
+        submission = read_submission(request.submission, self.pieces.of(site))
+        return RECEIPT.write(self.coordinator.submit(site, submission))
+
+    def RenewCertificate(
+        self, request: pb.RenewCertificateRequest, context: grpc.ServicerContext
+    ) -> pb.RenewCertificateReply:
+        """A new certificate for the key the caller enrolled with, and for no other."""
+        site = self._site(context)
+        key = request_key(RENEWAL.read(request))
+        if tls_key_hash(key) != holder(caller_certificate(context)).tls_key:
+            msg = "a certificate is renewed for the key it was issued for."
+            raise NotAuthorized(msg)
+        renewed = self.authority.issue(key, role=Role.SITE, name=site, life=self.certificate_life, now=_now())
+        return RENEWED.write(renewed)
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

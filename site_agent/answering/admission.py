@@ -1,0 +1,74 @@
+"""Whether this hospital will run this plan: decided from public things, before anything is spent or read.
+
+The coordinator is not believed. What it sends must be signed by the key the site enrolled with, be about
+the study the site signed, hold no text that could forge the line by which a steward approves, and cost no more than
+the hospital's own policy allows.
+"""
+
+from __future__ import annotations
+
+from site_agent.answering.policy import TRAINING, Policy
+from wardround.federation.errors import NotAuthorized, PlanRefused
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.training import Step
+from wardround.federation.plain_text import fault_in
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Charge, Plan, form_of, price
+from wardround.federation.plan.task import SignedTask, Task
+from wardround.federation.question.query import Query
+from wardround.federation.study.study import Study
+from wardround.federation.trust.identity import PublicIdentity
+from wardround.privacy.budget.filter import epsilon_charged, is_within
+
+
+def authentic(signed: SignedTask, *, site: str, coordinator: PublicIdentity) -> Task:
+    """The task, if our coordinator signed it for us.
+
+    A task that fails here gets no signed refusal: refusals are kept under the plan's id, and a forged
+    copy must not be able to refuse the true plan.
+    """
+    if not signed.signed_by(coordinator):
+        msg = "a task is not signed by the coordinator this site enrolled with."
+        raise NotAuthorized(msg)
+    if signed.task.site != site:
+        msg = "a task is addressed to another site."
+        raise NotAuthorized(msg)
+    return signed.task
+
+
+def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape | StepForm, Charge]:
+    """The form of the answer this site will give, and its price; `Refused` or `Mistaken` when it will not."""
+    form = form_of(plan, study)
+    if site not in plan.addressed or not plan.lists_its_participants_once:
+        msg = "the plan does not name this site among its participants, each once and in order."
+        raise PlanRefused(msg)
+    if len(plan.participants) < policy.min_sites:
+        msg = (
+            f"the plan names {len(plan.participants)} participants and this site takes part with {policy.min_sites} or "
+            "more; see policy.min_sites in site.toml."
+        )
+        raise PlanRefused(msg)
+    for word in _words(plan.query, policy):
+        msg = f"this site's policy does not allow {word!r}; see policy.statistics in site.toml."
+        raise PlanRefused(msg)
+    if (fault := fault_in(plan.query)) is not None:
+        msg = f"a text in the plan {fault}."
+        raise PlanRefused(msg)
+    policy.room.require(form)
+    charge = price(plan, study)
+    # Of a training the whole price counts, whichever of its rounds this is.
+    if not is_within(charge.cost, epsilon=policy.max_epsilon_per_plan, delta=policy.cap.delta):
+        asked = epsilon_charged(charge.cost, delta=policy.cap.delta)
+        msg = (
+            f"the plan costs ε = {asked:.4g} but this site allows ε = {policy.max_epsilon_per_plan:.4g} a plan, "
+            f"{asked - policy.max_epsilon_per_plan:.4g} too little; nothing was charged."
+        )
+        raise PlanRefused(msg)
+    return form, charge
+
+
+def _words(query: Query | Step, policy: Policy) -> list[str]:
+    """What is asked for and not allowed, as site.toml would name it."""
+    if isinstance(query, Step):
+        return [] if policy.training else [TRAINING]
+    return [each.statistic.value for each in query.aggregates if each.statistic not in policy.statistics]

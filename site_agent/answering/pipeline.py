@@ -1,0 +1,181 @@
+"""The one path from patient rows to the wire.
+
+Order is the guarantee: a charge is durable before any row is read, so a crash can lose a release but
+never leak one unpaid; and only bytes read back from the ledger are ever handed on. What fails once rows were
+read closes its table before anything is said about it (`closing`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from site_agent.answering.admission import admit, authentic
+from site_agent.answering.closing import Closing
+from site_agent.answering.key_release import key_counts, most_frequent, one_vote, scores
+from site_agent.answering.policy import Approval, Policy
+from site_agent.reading.dataset import Dataset, check_form
+from site_agent.store.ledger import SiteLedger
+from site_agent.store.requests import RequestState
+from site_agent.store.shared_account import SharedAccount
+from wardround.federation.errors import (
+    BudgetExceeded,
+    InvariantBroken,
+    Mistaken,
+    PlanRefused,
+    Refused,
+    SiteFrozen,
+    SourceAway,
+)
+from wardround.federation.forms.release import Release
+from wardround.federation.models.step_form import StepForm
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Charge, Plan, choice, form_of, selection
+from wardround.federation.plan.sql_text import query_text, step_text
+from wardround.federation.plan.task import Failed, Pending, SignedTask, Submission
+from wardround.federation.study.study import Study
+from wardround.federation.trust.entry import Head
+from wardround.federation.trust.identity import PublicIdentity
+from wardround.privacy.budget.filter import epsilon_charged
+from wardround.privacy.mechanisms.additive import apply
+from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.mechanisms.randomness import Chance
+from wardround.privacy.noise.vectors import IntVector
+
+log = logging.getLogger("wardround.site")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """admit → spend → read and bound → noise → keep."""
+
+    site: str
+    study: Study
+    policy: Policy
+    coordinator: PublicIdentity
+    ledger: SiteLedger
+    dataset: Dataset
+    noise: Chance
+    today: Callable[[], datetime.date]
+    shared: SharedAccount | None = None
+    key: bytes = field(default=b"", repr=False)
+    closing: Closing = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """A pipeline over another dataset or ledger looks after that one's tables."""
+        object.__setattr__(self, "closing", Closing(self.ledger.tables, self.dataset, self.key))
+
+    def run(self, signed: SignedTask) -> Submission:
+        """Answer the task exactly once; a repeat returns the stored bytes."""
+        task = authentic(signed, site=self.site, coordinator=self.coordinator)
+        plan = task.plan
+        earlier, charged = self.ledger.look(plan.plan_id, head=task.head)
+        if earlier is not None:
+            return earlier
+        if charged:
+            form = form_of(plan, self.study)
+            if not self.closing.is_open(form.table):
+                return Failed(plan.plan_id)
+            self.ledger.tables.begin_again(plan.plan_id, form.table.name)
+            return self._read(plan, form)
+        try:
+            form, charge = admit(plan, site=self.site, study=self.study, policy=self.policy)
+            if not self.closing.is_open(form.table) or not self._checked(plan, form):
+                return Failed(plan.plan_id)
+            if not self._approved(signed, form, charge):
+                return Pending(plan.plan_id)
+            self._spend(charge, task.head, form.table.name)
+        except SiteFrozen:
+            raise
+        except (Refused, Mistaken) as refusal:
+            return self._refuse(plan, refusal)
+        return self._read(plan, form)
+
+    def _read(self, plan: Plan, form: Shape | StepForm) -> Submission:
+        """The release of a paid plan, kept; or that there is none now, which is all that is ever said."""
+        before = self.closing.state(form.table)
+        try:
+            release = self._release(plan, form)
+        except SourceAway as away:
+            return self.closing.away(plan.plan_id, form.table, away)
+        except InvariantBroken:
+            # Our own fault, not a row's: the process stops, and what was begun is counted.
+            raise
+        except Exception:  # noqa: BLE001 -- whatever it was: a row may have decided it, and its text may quote one
+            return self.closing.failed(plan.plan_id, form, before=before)
+        return self.ledger.keep(release)
+
+    def _checked(self, plan: Plan, form: Shape | StepForm) -> bool:
+        """Look at schemas, the last chance to refuse; False where nothing can be seen of the source now."""
+        try:
+            check_form(self.dataset, form)
+        except SourceAway as away:
+            self.closing.away(plan.plan_id, form.table, away)
+            return False
+        return True
+
+    def _spend(self, charge: Charge, head: Head, table: str) -> None:
+        """Charge the dataset's shared account, where there is one, and then this folder's ledger."""
+        if self.shared is None:
+            self.ledger.spend(charge, head=head, table=table)
+            return
+        self.shared.spend(charge)
+        try:
+            self.ledger.spend(charge, head=head, table=table)
+        except Refused:
+            self.shared.void(charge)
+            raise
+
+    def _release(self, plan: Plan, form: Shape | StepForm) -> Release:
+        date = self.today().isoformat()
+        if isinstance(form, StepForm):
+            return Release(plan.plan_id, self.site, date, self._sums(plan, form))
+        if plan.threshold:
+            fact = selection(plan.laws()[0], form.parts[0], plan.threshold)
+            shown = most_frequent(self.noise.select(key_counts(self.dataset.keys(form), fact), fact))
+            return Release(plan.plan_id, self.site, date, np.array(list(shown.values()), np.int64), tuple(shown))
+        bounded = self.dataset.bounded(form)
+        if plan.mechanism is Choosing.PERMUTE_AND_FLIP:
+            vote = self.noise.choose(scores(bounded[0]), choice(plan, form.parts[0]))
+            return Release(plan.plan_id, self.site, date, one_vote(vote, among=form.dimension))
+        noised = [apply(part, law, self.noise) for part, law in zip(bounded, plan.laws(), strict=True)]
+        return Release(plan.plan_id, self.site, date, np.concatenate([part.total for part in noised]))
+
+    def _sums(self, plan: Plan, form: StepForm) -> IntVector:
+        """The noised sums of one round of a training."""
+        # Only here: a site that nobody trains at does not load the mathematics of models.
+        from site_agent.learning.training_step import take  # noqa: PLC0415
+
+        return take(form, self.dataset.examples(form), plan.laws()[0], self.noise)
+
+    def _approved(self, signed: SignedTask, form: Shape | StepForm, charge: Charge) -> bool:
+        """Whether a steward, who never sees rows, has said yes; a no is already a kept refusal.
+
+        A steward decides on a training as a whole: once it is paid for, its further rounds go on.
+        """
+        if self.policy.approval is Approval.AUTOMATIC or (charge.block and self.ledger.begun(charge.block)):
+            return True
+        cost = epsilon_charged(charge.cost, delta=self.policy.cap.delta)
+        summary = request_text(signed.task.plan, form, cost)
+        return self.ledger.hold(signed, summary=summary) is RequestState.APPROVED
+
+    def _refuse(self, plan: Plan, refusal: Refused | Mistaken) -> Submission:
+        # The reason stays here: only the code leaves.
+        log.info("plan %s is refused: %s", plan.plan_id[:12], refusal.message)
+        code = refusal.code if isinstance(refusal, PlanRefused | BudgetExceeded) else PlanRefused.__name__
+        return self.ledger.refuse(plan.plan_id, code)
+
+
+def request_text(plan: Plan, form: Shape | StepForm, epsilon: float) -> str:
+    """What a steward reads; any text of the question is in it as it was sent, so whoever shows it escapes it."""
+    if isinstance(form, StepForm):
+        return step_text(form.step, epsilon=epsilon)
+    leaving = ""
+    if plan.threshold:
+        least = plan.threshold * form.parts[0].grid
+        leaving = f", texts whose noised count passes {float(least):.4g} leave the hospital"
+    return f"{query_text(form.query)}  [ε = {epsilon:.3g}, {plan.mechanism.value}{leaving}]"

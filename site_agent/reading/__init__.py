@@ -1,0 +1,1 @@
+"""The hospital's tables as the pipeline sees them."""

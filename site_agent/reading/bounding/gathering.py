@@ -1,0 +1,136 @@
+"""Rows of many units as they come, brought to records and added up, in bounded memory.
+
+For a source that only hands out rows. Where a unit has one record for each cell, its rows are joined as they come, so
+that it takes no more memory however many there are. Where its rows are its records, they are held until it is known
+which of them count; a unit with too many to be held is a giant (`site_agent.reading.bounding.giants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from site_agent.reading.bounding.collapsing import Joining, own_values
+from site_agent.reading.bounding.contribution_bounding import (
+    Choice,
+    numbered,
+    packed_tally,
+    record_number,
+    records_tally,
+)
+from site_agent.reading.bounding.tally import Tally, added, tally_width
+from site_agent.reading.bounding.unit_shares import Crammed
+from site_agent.reading.statements.records import is_collapsed, is_weighed, record_cap
+from wardround.federation.plan.layout import Part, Shape
+from wardround.privacy.noise.vectors import IntVector
+
+_WORD, _UNIT_BITS = 64, 24
+_ROW_BYTES, _JOINED_BYTES = 24, 40
+"""Of a number: itself, its copy when all are brought together, and some; the same for joined rows, sorted too."""
+
+
+class Gathering(Protocol):
+    """What rows amount to, some at a time."""
+
+    @property
+    def by_unit(self) -> bool:
+        """Whether it matters whose a row is."""
+
+    def add(self, units: IntVector, cells: IntVector, levels: Sequence[IntVector]) -> None:
+        """Some more rows: the number of each one's unit, its cell and its levels; `Crammed` where they do not fit."""
+
+    def tally(self, seeds: NDArray[np.uint64], key: bytes) -> Tally:
+        """The sums over the records that count; `seeds` are those of units 0, 1, …."""
+
+
+def gathering(form: Shape, part: Part, room_bytes: int) -> Gathering:
+    """How the rows of a part are gathered in so much memory."""
+    if is_collapsed(form, part) or is_weighed(form, part):
+        return _Joined(form, part, room_bytes)
+    cap = record_cap(form, part)
+    return _Every(part) if cap is None else _Held(part, cap, room_bytes)
+
+
+def most_rows(part: Part, room_bytes: int) -> int:
+    """How many rows that are records fit into so much memory."""
+    columns = 1 if _is_packed(part) else 8
+    return room_bytes // (_ROW_BYTES * columns)
+
+
+def _is_packed(part: Part) -> bool:
+    return record_number(part).all_bits <= _WORD - _UNIT_BITS
+
+
+class _Every:
+    """Every row counts: nothing is held but the sums."""
+
+    by_unit = False
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._total: Tally = np.zeros((part.groups, tally_width(part)), dtype=np.int64)
+
+    def add(self, units: IntVector, cells: IntVector, levels: Sequence[IntVector]) -> None:
+        found = records_tally(units, cells, own_values(self._part, levels), self._part, None)
+        self._total = added(self._total, found)
+
+    def tally(self, seeds: NDArray[np.uint64], key: bytes) -> Tally:
+        del seeds, key
+        return self._total
+
+
+class _Held:
+    """Every row is a record, of which a unit has too many; one number for unit and record where they fit into one."""
+
+    by_unit = True
+
+    def __init__(self, part: Part, cap: int, room_bytes: int) -> None:
+        self._part, self._cap, self._most = part, cap, most_rows(part, room_bytes)
+        self._form, self._is_packed = record_number(part), _is_packed(part)
+        self._packed: list[NDArray[np.uint64]] = [np.empty(0, dtype=np.uint64)]
+        self._columns: list[tuple[IntVector, ...]] = []
+        self._rows = 0
+
+    def add(self, units: IntVector, cells: IntVector, levels: Sequence[IntVector]) -> None:
+        self._rows += units.size
+        if self._rows > self._most or (units.size and int(units.max()) >> _UNIT_BITS):
+            raise Crammed
+        if self._is_packed:
+            number = numbered(cells, levels, self._form)
+            self._packed.append(units.astype(np.uint64) << np.uint64(self._form.bits) | number)
+        else:
+            self._columns.append((units, cells, *levels))
+
+    def tally(self, seeds: NDArray[np.uint64], key: bytes) -> Tally:
+        if self._is_packed:
+            packed = np.concatenate(self._packed)
+            self._packed.clear()
+            return packed_tally(packed, self._part, cap=self._cap, key=key, seeds=seeds.__getitem__)
+        if not self._columns:
+            return np.zeros((self._part.groups, tally_width(self._part)), dtype=np.int64)
+        units, cells, *levels = map(np.concatenate, zip(*self._columns, strict=True))
+        return records_tally(units, cells, levels, self._part, Choice(self._cap, seeds, key))
+
+
+class _Joined:
+    """One record for each unit and cell."""
+
+    by_unit = True
+
+    def __init__(self, form: Shape, part: Part, room_bytes: int) -> None:
+        self._form, self._part = form, part
+        self._rows = Joining(part, room_bytes // (_JOINED_BYTES * (2 + len(part.quantisers))))
+
+    def add(self, units: IntVector, cells: IntVector, levels: Sequence[IntVector]) -> None:
+        self._rows.add(units * self._part.groups + cells, levels)
+
+    def tally(self, seeds: NDArray[np.uint64], key: bytes) -> Tally:
+        place, rows, values = self._rows.records()
+        if is_weighed(self._form, self._part):
+            return np.array([[int(np.minimum(rows, self._form.table.max_rows_per_unit).sum())]])
+        units, cells = np.divmod(place, self._part.groups)
+        cap = record_cap(self._form, self._part)
+        return records_tally(units, cells, values, self._part, None if cap is None else Choice(cap, seeds, key))

@@ -1,0 +1,258 @@
+"""How a table's files hold its columns, and their rows in the study's types.
+
+Files that are alike are read together. Over files that are all alike the hospital may have a SELECT of its
+own, which calls them `this`.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import duckdb
+from sqlglot import exp
+
+from site_agent.reading.dataset import TableFiles
+from site_agent.reading.memory_limits import Limits
+from site_agent.reading.refusals import missing_column, nested_key, other_type, refused_file
+from site_agent.reading.relations.hospital_select import THIS, relation_query
+from site_agent.reading.sources.duckdb.columns import TEXT, accepts, accepts_key, typed_column, typed_key
+from site_agent.reading.sources.files.csv_header import Header, read_header
+from site_agent.reading.sources.files.file_readers import MAGIC, csv_reader, described, parquet_reader
+from site_agent.reading.sources.files.file_soundness import SOUNDNESS, Reading
+from site_agent.reading.sources.files.memory_files import MemoryFile
+from site_agent.reading.statements.records import UNIT, columns_needed
+from site_agent.reading.statements.sql_trees import named, ref
+from site_agent.reading.statements.where_sql import column_name
+from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway
+from wardround.federation.plan.layout import Shape
+
+Connect = Callable[[Sequence[str]], duckdb.DuckDBPyConnection]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Files that hold the same columns in the same way: name in the study → (name in the reader, type)."""
+
+    format: str
+    paths: tuple[str, ...]
+    columns: Mapping[str, tuple[str, str]]
+    delimiter: str = ""
+    width: int = 0
+    relation: exp.Query | None = None
+    # Rows in which what cannot be read is absent, and the copies that they come from.
+    mended: exp.Query | None = None
+    copies: tuple[MemoryFile, ...] = ()
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """What is opened to read it."""
+        return *self.paths, *(copy.path for copy in self.copies)
+
+
+def existing(files: TableFiles, table: str) -> list[str]:
+    """The table's files in a fixed order; every one of them can be opened."""
+    path = Path(files.path)
+    try:
+        if path.is_dir():
+            found = sorted(str(file) for file in path.glob(f"*.{files.format}"))
+        elif path.exists() or not set(MAGIC) & set(files.path):
+            found = [files.path]
+        else:
+            # `Path.glob` takes no absolute pattern.
+            found = sorted(glob.glob(files.path, recursive=True))  # noqa: PTH207
+        for name in found:
+            with Path(name).open("rb"):
+                pass
+    except PermissionError:
+        raise refused_file(table, "cannot be read with this user's permissions", files.path) from None
+    except FileNotFoundError:
+        found = []
+    except (OSError, ValueError):
+        raise refused_file(table, "cannot be opened", files.path) from None
+    if not found:
+        raise refused_file(table, "does not exist", files.path)
+    return found
+
+
+def csv_layout(path: str, table: str, wanted: Sequence[str], limits: Limits) -> Layout:
+    """The layout of one CSV file, from its header line."""
+    header = _header(path, table, wanted)
+    reading = _sound(SOUNDNESS.csv(path, header, limits), table, path, "CSV")
+    columns = {name: (f"f{header.names.index(name)}", TEXT) for name in wanted}
+    layout = Layout("csv", (path,), columns, header.delimiter, len(header.names))
+    return _mended(layout, reading)
+
+
+def _sound(reading: Reading, table: str, path: str, kind: str) -> Reading:
+    """The reading of a file that can be read.
+
+    Raises:
+        SourceAway: it cannot, until it is mended.
+    """
+    if not reading.fault:
+        return reading
+    message = f"A file of the table {table!r} is not sound {kind}, so nothing is asked of the table until it is mended."
+    raise SourceAway(message, private=f"{path}: {reading.fault}", unread=True)
+
+
+def _mended(layout: Layout, reading: Reading) -> Layout:
+    if reading.rows is None or reading.copy is None:
+        return layout
+    return replace(layout, mended=reading.rows, copies=(reading.copy,))
+
+
+def _header(path: str, table: str, wanted: Sequence[str]) -> Header:
+    """The header line, which names every wanted column once."""
+    try:
+        header = read_header(Path(path), wanted)
+    except OSError:
+        raise refused_file(table, "cannot be read", path) from None
+    if isinstance(header, str):
+        raise refused_file(table, header, path)
+    for name in wanted:
+        if name not in header.names:
+            raise missing_column(table, name, path=path)
+        if header.names.count(name) > 1:
+            raise refused_file(table, f"has the column {name!r} twice", path)
+    return header
+
+
+def parquet_layout(
+    connection: duckdb.DuckDBPyConnection, path: str, form: Shape, wanted: Sequence[str], limits: Limits
+) -> Layout:
+    """The layout of one Parquet file, from its own schema."""
+    table = form.table
+    # All that the study describes, whatever is asked: no question may decide whether a file is sound.
+    every = (table.unit_key, *(column.name for column in table.columns))
+    reading = _sound(SOUNDNESS.parquet(path, every, limits), table.name, path, "Parquet")
+    stored = described(connection, exp.select("*").from_(parquet_reader((path,))))
+    for name in wanted:
+        if name not in stored:
+            raise missing_column(table.name, name, path=path)
+    return _mended(Layout("parquet", (path,), {name: (name, stored[name]) for name in wanted}), reading)
+
+
+def check_types(form: Shape, layout: Layout) -> None:
+    """Refuse columns that cannot hold what the study declares; text is read as CSV is."""
+    key = form.table.unit_key
+    if not accepts_key(layout.columns[key][1]):
+        raise nested_key(form.table.name, key)
+    for column in columns_needed(form):
+        stored = layout.columns[column.name][1]
+        if not accepts(column.type, stored) and stored != TEXT:
+            raise other_type(form.table.name, column)
+
+
+def merged(found: list[Layout]) -> tuple[Layout, ...]:
+    """One layout for all files that are alike, in the order of the first of each kind."""
+    alike: dict[tuple[object, ...], Layout] = {}
+    for layout in found:
+        kind = (tuple(layout.columns.items()), layout.delimiter, layout.width, layout.copies)
+        paths = alike[kind].paths if kind in alike else ()
+        alike[kind] = replace(layout, paths=paths + layout.paths)
+    return tuple(alike.values())
+
+
+# --- The hospital's own SELECT ----------------------------------------------------------------------------
+
+
+def relation_layout(connect: Connect, form: Shape, files: TableFiles, paths: Sequence[str], limits: Limits) -> Layout:
+    """The layout of the hospital's SELECT over its files, which sees nothing that cannot be read."""
+    table = form.table.name
+    query = _relation(form, files)
+    this, copies = (
+        _csv_this(paths, table, limits) if files.format == "csv" else _parquet_this(connect, paths, table, limits)
+    )
+    for found in list(query.find_all(exp.Table)):
+        if found.name.lower() == THIS:
+            found.replace(this.subquery(found.alias_or_name))
+    with connect([*paths, *(copy.path for copy in copies)]) as connection:
+        stored = described(connection, query)
+    if not stored:
+        raise refused_file(table, "cannot be read by the SELECT of site.toml", files.path)
+    wanted = (form.table.unit_key, *(column.name for column in columns_needed(form)))
+    for name in wanted:
+        if name not in stored:
+            raise missing_column(table, name, path=files.path)
+    columns = {name: (name, stored[name]) for name in wanted}
+    return Layout("relation", tuple(paths), columns, relation=query, copies=copies)
+
+
+def _relation(form: Shape, files: TableFiles) -> exp.Query:
+    fault = ""
+    try:
+        return relation_query(form.table, files.relation or "", "duckdb", only=(THIS,), declared=files.declared)
+    except ConfigurationMistaken as mistaken:
+        fault = str(mistaken)
+    raise SchemaRefused(fault)
+
+
+def _csv_this(paths: Sequence[str], table: str, limits: Limits) -> tuple[exp.Query, tuple[MemoryFile, ...]]:
+    """All columns of CSV files with the same header, under the names that they have there."""
+    names = _header(paths[0], table, ()).names
+    queries: list[exp.Query] = []
+    copies: list[MemoryFile] = []
+    for path in paths:
+        header = _header(path, table, names)
+        if sorted(header.names) != sorted(set(names)):
+            raise refused_file(table, "differs from the others in its columns, which a SELECT cannot read", path)
+        layout = csv_layout(path, table, names, limits)
+        columns = [named(ref(layout.columns[name][0]), name) for name in names]
+        queries.append(exp.select(*columns).from_(_rows(layout)))
+        copies += layout.copies
+    return _together(queries), tuple(copies)
+
+
+def _parquet_this(
+    connect: Connect, paths: Sequence[str], table: str, limits: Limits
+) -> tuple[exp.Query, tuple[MemoryFile, ...]]:
+    """All columns of Parquet files with the same schema; files that are clean are read together."""
+    readings = {path: _sound(SOUNDNESS.parquet(path, None, limits), table, path, "Parquet") for path in paths}
+    with connect(paths) as connection:
+        schemas = [described(connection, exp.select("*").from_(parquet_reader((path,)))) for path in paths]
+    for path, schema in zip(paths, schemas, strict=True):
+        if schema != schemas[0]:
+            raise refused_file(table, "differs from the others in its columns, which a SELECT cannot read", path)
+    mended = [reading for reading in readings.values() if reading.rows is not None]
+    clean = [path for path, reading in readings.items() if reading.rows is None]
+    queries = [reading.rows for reading in mended if reading.rows is not None]
+    if clean:
+        queries.insert(0, exp.select("*").from_(parquet_reader(clean)))
+    return _together(queries), tuple(reading.copy for reading in mended if reading.copy is not None)
+
+
+def _together(queries: Sequence[exp.Query]) -> exp.Query:
+    return queries[0] if len(queries) == 1 else exp.union(*queries, distinct=False)
+
+
+# --- Readers ----------------------------------------------------------------------------------------------
+
+
+def typed_rows(form: Shape, layouts: tuple[Layout, ...]) -> exp.Query:
+    """The rows of all files, typed; see `TypedRows`."""
+    alone = len({layout.columns[form.table.unit_key][1] for layout in layouts}) == 1
+    queries = [_typed_layout(form, layout, alone=alone) for layout in layouts]
+    return _together(queries)
+
+
+def _typed_layout(form: Shape, layout: Layout, *, alone: bool) -> exp.Select:
+    name, stored = layout.columns[form.table.unit_key]
+    columns = [named(typed_key(name, stored, alone=alone), UNIT)]
+    for column in columns_needed(form):
+        name, stored = layout.columns[column.name]
+        value = typed_column(name, column, stored)
+        columns.append(named(value, column_name(column.name)))
+    return exp.select(*columns).from_(_rows(layout))
+
+
+def _rows(layout: Layout) -> exp.Expression:
+    if layout.relation is not None:
+        return layout.relation.subquery("relation")
+    if layout.mended is not None:
+        return layout.mended.subquery("mended")
+    if layout.format == "csv":
+        return csv_reader(layout.paths, layout.delimiter, layout.width)
+    return parquet_reader(layout.paths)

@@ -1,0 +1,227 @@
+"""Whether a file can be read, found once for each version of it, before any question: for all questions alike.
+
+A file is *clean*, and DuckDB's own reader reads it; or it holds values that this reader cannot read, and a copy in
+memory is read in which they are absent; or it is not of its format, and nothing about the table is answered. Which of
+the first two it is decides how fast a question is answered, never what it is answered.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+from sqlglot import exp
+
+from site_agent.reading.fingerprints import stat_text
+from site_agent.reading.memory_limits import Limits
+from site_agent.reading.sources.duckdb.columns import TEXT, accepts_key
+from site_agent.reading.sources.duckdb.connection import locked_database
+from site_agent.reading.sources.files.csv_header import Header
+from site_agent.reading.sources.files.csv_soundness import csv_fault, is_utf8, mask_of, masked
+from site_agent.reading.sources.files.file_readers import csv_reader, described, literal_path, parquet_reader
+from site_agent.reading.sources.files.memory_files import MemoryFile
+from site_agent.reading.sources.files.parquet_footer import copy_chunks, read_footer
+from site_agent.reading.sources.files.parquet_values import can_fail, decoded_value, in_range
+from site_agent.reading.statements.sql_trees import call, cast, named, ref, text
+from wardround.federation.errors import SourceAway
+
+AGAIN_SECONDS = 3600.0
+"""A fault is believed for so long; a disk that could not be read may be mended without a change of the file."""
+
+_COLUMNS_AT_ONCE = 64
+_WITH_NAN = ("FLOAT", "DOUBLE")
+"""No statistics know of NaN; and nothing is planned by how large a fraction is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How one version of a file is read; `fault` says why it is not."""
+
+    fault: str = ""
+    rows: exp.Query | None = None
+    copy: MemoryFile | None = None
+
+
+@dataclass(slots=True)
+class _Seen:
+    state: str
+    reading: Reading
+    at_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Soundness:
+    """What this process knows about the files that it has seen."""
+
+    _seen: dict[tuple[str, ...], _Seen] = field(default_factory=dict)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def parquet(self, path: str, columns: Sequence[str] | None, limits: Limits) -> Reading:
+        """How a Parquet file is read; without `columns`, all of its columns are looked at."""
+        names = ("parquet", path, *(["every column"] if columns is None else ["columns", *columns]))
+        return self._of(names, path, lambda: _parquet(path, columns, limits))
+
+    def csv(self, path: str, header: Header, limits: Limits) -> Reading:
+        """How a CSV file is read."""
+        return self._of(("csv", path, header.delimiter), path, lambda: _csv(path, header, limits))
+
+    def _of(self, names: tuple[str, ...], path: str, found: Callable[[], Reading]) -> Reading:
+        with self._turn:
+            state, now = _state(path), time.monotonic()
+            seen = self._seen.get(names)
+            if seen is None or seen.state != state or (seen.reading.fault and now - seen.at_seconds > AGAIN_SECONDS):
+                self._seen.pop(names, None)
+                reading = found()
+                if _state(path) != state:
+                    raise SourceAway("A file is being changed.", unread=True)
+                seen = self._seen[names] = _Seen(state, reading, now)
+            return seen.reading
+
+
+def _state(path: str) -> str:
+    try:
+        return stat_text([path])
+    except OSError:
+        pass
+    raise SourceAway("A file is being changed.", unread=True)
+
+
+SOUNDNESS = Soundness()
+"""Of the whole process: a file is looked at once, however often it is opened."""
+
+
+# --- Parquet ----------------------------------------------------------------------------------------------
+
+
+def _parquet(path: str, columns: Sequence[str] | None, limits: Limits) -> Reading:
+    with locked_database([path, literal_path(path)], limits, whole_files=True) as connection:
+        kinds = described(connection, exp.select("*").from_(parquet_reader((path,))))
+    if not kinds:
+        return Reading("it is no Parquet file, or it is cut short")
+    wanted = [name for name in kinds if columns is None or name in columns]
+    checks = [check for name in wanted if (check := in_range(name, kinds[name])) is not None]
+    looked_at = {name: kinds[name] for name in wanted}
+    rows = exp.select("*").from_(parquet_reader((path,)))
+    if _is_read(rows, [path], wanted, checks, limits) and _is_told_truly(path, looked_at, limits):
+        return Reading()
+    try:
+        return _bared(path, looked_at, limits)
+    except (OSError, ValueError, LookupError):
+        return Reading("its footer cannot be read")
+
+
+def _is_told_truly(path: str, kinds: Mapping[str, str], limits: Limits) -> bool:
+    """Whether the file's statistics can be read, and say of each column what its values say.
+
+    A statement that is planned for other values than it meets fails, whichever question it is of.
+    """
+    allowed, file = [path, literal_path(path)], parquet_reader((path,))
+    try:
+        with (
+            locked_database(allowed, limits, whole_files=True) as reading,
+            locked_database(allowed, limits) as believing,
+        ):
+            for name in (name for name, kind in kinds.items() if accepts_key(kind) and kind not in _WITH_NAN):
+                # Alone: beside a column without statistics, those of the others are not looked at either.
+                ends = [cast(call(end, ref(name)), TEXT) for end in ("MIN", "MAX")]
+                asked = exp.select(*ends).from_(file.copy()).sql(dialect="duckdb")
+                if believing.execute(asked).fetchall() != reading.execute(asked).fetchall():
+                    return False
+    except (duckdb.Error, MemoryError, RuntimeError, ValueError):
+        return False
+    return True
+
+
+def _is_read(
+    rows: exp.Query, paths: Sequence[str], names: Sequence[str], checks: Sequence[exp.Expression], limits: Limits
+) -> bool:
+    """Whether every value of these columns can be read, and every check holds."""
+    looks: list[exp.Expression] = [call("BIT_XOR", call("HASH", ref(name))) for name in names]
+    looks += [exp.Not(this=call("BOOL_AND", check)) for check in checks]
+    allowed = [*paths, *map(literal_path, paths)]
+    try:
+        with locked_database(allowed, limits, whole_files=True) as connection:
+            for start in range(0, len(looks), _COLUMNS_AT_ONCE):
+                some = exp.select(*looks[start : start + _COLUMNS_AT_ONCE]).from_(rows.subquery("rows"))
+                found = connection.execute(some.sql(dialect="duckdb")).fetchall()
+                if any(value is True for value in found[0]):
+                    return False
+    except (duckdb.Error, MemoryError, RuntimeError, ValueError):
+        return False
+    return True
+
+
+def _bared(path: str, kinds: Mapping[str, str], limits: Limits) -> Reading:
+    """A copy of the file's pages in memory, under a footer that says nothing about what values mean."""
+    footer = read_footer(Path(path))
+    stored = footer.columns()
+    if not stored.keys() >= kinds.keys():
+        return Reading("a value inside a nested column, or beside one, cannot be read")
+    if fault := _too_large(sum(end - begin for begin, end in footer.chunks(kinds)), limits):
+        return Reading(fault)
+    bared = [name for name, kind in kinds.items() if can_fail(kind, stored[name])]
+    copy = MemoryFile()
+    with Path(path).open("rb") as source:
+        copy_chunks(source, copy.descriptor, footer, kinds)
+    os.pwrite(copy.descriptor, footer.bare(kinds, bared), footer.begins_at)
+    values = [
+        named(decoded_value(name, kind, stored[name]) if name in bared else ref(name), name)
+        for name, kind in kinds.items()
+    ]
+    rows = exp.select(*values).from_(parquet_reader((copy.path,)))
+    if not _is_read(rows, [copy.path], list(kinds), (), limits):
+        return Reading(f"a page of {_unread(copy, kinds, limits)} is broken")
+    return Reading(rows=rows, copy=copy)
+
+
+def _unread(copy: MemoryFile, names: Mapping[str, str], limits: Limits) -> str:
+    """The column that cannot be read, for whoever must mend it."""
+    rows = exp.select("*").from_(parquet_reader((copy.path,)))
+    for name in names:
+        if not _is_read(rows, [copy.path], [name], (), limits):
+            return f"the column {name!r}"
+    return "a column"
+
+
+def _too_large(size_bytes: int, limits: Limits) -> str:
+    """What the steward can do where a copy has no place in memory; empty where it has."""
+    if size_bytes <= limits.copy_bytes:
+        return ""
+    needed = limits.memory_mebibytes * size_bytes // limits.copy_bytes + 1
+    return (
+        "it holds values that cannot be read, and is too large to be copied without them; set memory_mebibytes in "
+        f"site.toml to {needed} or more, or write the file without them"
+    )
+
+
+# --- CSV --------------------------------------------------------------------------------------------------
+
+
+def _csv(path: str, header: Header, limits: Limits) -> Reading:
+    file = Path(path)
+    try:
+        if fault := csv_fault(file, header.delimiter):
+            return Reading(fault)
+        if is_utf8(file):
+            return Reading()
+        if fault := _too_large(file.stat().st_size, limits):
+            return Reading(fault)
+        if not (mask := mask_of(file)):
+            return Reading("it is not in UTF-8, and holds every control character there is")
+        copy = MemoryFile()
+        for chunk in masked(file, mask):
+            os.write(copy.descriptor, chunk)
+    except OSError:
+        return Reading("it cannot be read")
+    width = len(header.names)
+    values = [named(_unmasked(f"f{place}", mask), f"f{place}") for place in range(width)]
+    return Reading(rows=exp.select(*values).from_(csv_reader((copy.path,), header.delimiter, width)), copy=copy)
+
+
+def _unmasked(name: str, mask: str) -> exp.Expression:
+    return exp.Case().when(exp.Not(this=call("CONTAINS", ref(name), text(mask))), ref(name))

@@ -1,0 +1,182 @@
+"""The footer of a Parquet file, and the same footer without a word about what values mean.
+
+DuckDB turns bytes into text and whole numbers into times while it reads, and fails for a value that is none. Under a
+*bare* footer the same pages hold bytes and whole numbers, which cannot fail, and SQL decodes them. Statistics and
+filters are left out of it, so that nothing is decoded for their sake.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from site_agent.reading.sources.files.thrift_compact import I32, STRUCT, Sequence, Struct, Value, decoded, encoded
+
+_MAGIC = b"PAR1"
+_TAIL = struct.Struct("<I4s")
+# Numbers of fields in parquet.thrift.
+_SCHEMA, _ROW_GROUPS, _KEPT_OF_FILE = 2, 4, (1, 2, 3, 4)
+_TYPE, _LENGTH, _REPETITION, _NAME, _CHILDREN, _CONVERTED, _LOGICAL = 1, 2, 3, 4, 5, 6, 10
+_KEPT_OF_ELEMENT = (_TYPE, _LENGTH, _REPETITION, _NAME)
+_COLUMNS, _KEPT_OF_GROUP = 1, (1, 2, 3)
+_METADATA, _KEPT_OF_CHUNK = 3, (2, 3)
+_KEPT_OF_METADATA = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11)
+_DATA_PAGE, _DICTIONARY_PAGE = 9, 11
+_REPEATED = 2
+_COPY_BYTES = 2**22
+
+_INT32, _INT64, _INT96, _BYTES, _FIXED = 1, 2, 3, 6, 7
+_OLD_TIMES = {7: "MS", 8: "US", 9: "MS", 10: "US"}
+_TIME, _TIMESTAMP = 7, 8
+_UNITS = {1: "MS", 2: "US", 3: "NS"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """How a column is stored: whether as bytes, and in which unit, where it is a time."""
+
+    in_bytes: bool
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a file says about itself."""
+
+    tree: Struct
+    begins_at: int
+
+    def columns(self) -> dict[str, Stored]:
+        """The columns that are not nested."""
+        return {name: _stored(element) for name, (element, _) in self._flat().items()}
+
+    def bare(self, wanted: Collection[str], bared: Collection[str]) -> bytes:
+        """The end of a file with the columns `wanted`, of which `bared` are bytes and whole numbers only."""
+        flat = {name: found for name, found in self._flat().items() if name in wanted}
+        root = {number: value for number, value in self._elements()[0].items() if number in _KEPT_OF_ELEMENT}
+        schema: list[Struct] = [{**root, _CHILDREN: (I32, len(flat))}]
+        for name, (element, _) in flat.items():
+            schema.append(_kept(element, _KEPT_OF_ELEMENT) if name in bared else element)
+        places = [place for _, place in flat.values()]
+        groups: list[Struct] = []
+        for group, chunks in self._groups():
+            kept = [_bare_chunk(chunks[place]) for place in places]
+            groups.append({**_kept(group, _KEPT_OF_GROUP), _COLUMNS: (group[_COLUMNS][0], Sequence(STRUCT, [*kept]))})
+        tree = _kept(self.tree, _KEPT_OF_FILE)
+        tree[_SCHEMA] = tree[_SCHEMA][0], Sequence(STRUCT, [*schema])
+        tree[_ROW_GROUPS] = tree[_ROW_GROUPS][0], Sequence(STRUCT, [*groups])
+        content = encoded(tree)
+        return content + _TAIL.pack(len(content), _MAGIC)
+
+    def chunks(self, wanted: Collection[str]) -> Iterator[tuple[int, int]]:
+        """Where the pages of the columns `wanted` begin and end."""
+        places = {place for name, (_, place) in self._flat().items() if name in wanted}
+        begins = [[_begin(chunk) for chunk in chunks] for _, chunks in self._groups()]
+        every = sorted({*(place for group in begins for place in group), self.begins_at})
+        # Up to the next chunk, whatever the footer says: writers were mistaken about sizes.
+        following = dict(itertools.pairwise(every))
+        for group in begins:
+            # A group without rows may have no pages.
+            for begin in (group[place] for place in sorted(places) if group[place]):
+                yield begin, following.get(begin, self.begins_at)
+
+    def _elements(self) -> list[Struct]:
+        return _structs(self.tree[_SCHEMA][1])
+
+    def _groups(self) -> Iterator[tuple[Struct, list[Struct]]]:
+        for group in _structs(self.tree[_ROW_GROUPS][1]):
+            yield group, _structs(group[_COLUMNS][1])
+
+    def _flat(self) -> dict[str, tuple[Struct, int]]:
+        """Each column at the top that is not nested, and its place among all columns of a row group."""
+        elements = self._elements()
+        found: dict[str, tuple[Struct, int]] = {}
+        leaf, depth = 0, [_whole(elements[0], _CHILDREN)]
+        for element in elements[1:]:
+            while depth and not depth[-1]:
+                depth.pop()
+            if not depth:
+                break
+            depth[-1] -= 1
+            if children := _whole(element, _CHILDREN):
+                depth.append(children)
+                continue
+            if len(depth) == 1 and _whole(element, _REPETITION) != _REPEATED:
+                found[_name(element)] = element, leaf
+            leaf += 1
+        return found
+
+
+def read_footer(path: Path) -> Footer:
+    """The footer of the file at `path`.
+
+    Raises:
+        ValueError: it has none that can be read.
+    """
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size < 2 * _TAIL.size:
+            raise ValueError("too short")
+        file.seek(size - _TAIL.size)
+        length, magic = _TAIL.unpack(file.read(_TAIL.size))
+        begins_at = size - _TAIL.size - length
+        if magic != _MAGIC or begins_at < 0:
+            raise ValueError("no footer")
+        file.seek(begins_at)
+        return Footer(decoded(file.read(length)), begins_at)
+
+
+def copy_chunks(source: BinaryIO, target: int, footer: Footer, wanted: Collection[str]) -> None:
+    """Copy the pages of `wanted` to where they were; between them there are holes, which take no memory."""
+    os.pwrite(target, _MAGIC, 0)
+    for begin, end in footer.chunks(wanted):
+        for place in range(begin, end, _COPY_BYTES):
+            source.seek(place)
+            os.pwrite(target, source.read(min(_COPY_BYTES, end - place)), place)
+
+
+def _stored(element: Struct) -> Stored:
+    kind, unit = _whole(element, _TYPE), _OLD_TIMES.get(_whole(element, _CONVERTED, -1), "")
+    logical = _struct(element.get(_LOGICAL, (0, {}))[1])
+    for time in (_TIME, _TIMESTAMP):
+        units = _struct(_struct(logical.get(time, (0, {}))[1]).get(2, (0, {}))[1])
+        unit = next((_UNITS.get(number, "") for number in units), unit)
+    return Stored(kind in (_BYTES, _FIXED), unit if kind in (_INT32, _INT64) else "")
+
+
+def _bare_chunk(chunk: Struct) -> Struct:
+    kept = _kept(_struct(chunk[_METADATA][1]), _KEPT_OF_METADATA)
+    return {**_kept(chunk, _KEPT_OF_CHUNK), _METADATA: (STRUCT, kept)}
+
+
+def _begin(chunk: Struct) -> int:
+    metadata = _struct(chunk[_METADATA][1])
+    begins = [_whole(metadata, number) for number in (_DATA_PAGE, _DICTIONARY_PAGE)]
+    return min((begin for begin in begins if begin > 0), default=0)
+
+
+def _kept(found: Struct, numbers: Collection[int]) -> Struct:
+    return {number: value for number, value in found.items() if number in numbers}
+
+
+def _struct(value: Value) -> Struct:
+    return value if isinstance(value, dict) else {}
+
+
+def _structs(value: Value) -> list[Struct]:
+    return [_struct(each) for each in value.values] if isinstance(value, Sequence) else []
+
+
+def _whole(element: Struct, number: int, default: int = 0) -> int:
+    value = element.get(number, (0, default))[1]
+    return value if isinstance(value, int) else default
+
+
+def _name(element: Struct) -> str:
+    value = element.get(_NAME, (0, b""))[1]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""

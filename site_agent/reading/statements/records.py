@@ -1,0 +1,173 @@
+"""From typed rows to records: what the norms of a part count, as whole numbers, in plain SQL.
+
+What one unit contributes never depends on another unit, on row numbers or on the order of a file. The
+statement is a tree (never formatted text) and total: no row can make it fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from site_agent.reading.statements.cells import cell, code, level
+from site_agent.reading.statements.dialect import Dialect, RowDialect
+from site_agent.reading.statements.sql_trees import (
+    counted,
+    grouped,
+    integer,
+    least,
+    named,
+    plus,
+    present,
+    ref,
+    relation,
+    times,
+)
+from site_agent.reading.statements.where_sql import condition
+from wardround.federation.errors import InvariantBroken
+from wardround.federation.forms.grids import Coding
+from wardround.federation.plan.layout import Part, PartKind, Shape
+from wardround.federation.question.cohort import leaves
+from wardround.federation.question.query import Statistic
+from wardround.federation.study.study import Column, Unit
+
+UNIT, CELL, WEIGHT = "unit", "cell", "weight"
+SELECTED, RECORDS = "selected", "records"
+_COLLAPSED = (PartKind.PATIENTS, PartKind.MEAN, PartKind.MOMENTS, PartKind.PRODUCTS, PartKind.CODES, PartKind.TREE)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRows:
+    """A relation with the unit key as `unit` and each needed column under `column_name(...)`, typed.
+
+    Columns have the study's types (64-bit whole number, double, text, truth value, day), every value is
+    finite and defaults are in place: whatever a row held that is not a value of the type is NULL.
+    """
+
+    query: exp.Query
+
+
+def columns_needed(form: Shape) -> tuple[Column, ...]:
+    """The columns of the study that the question looks at, each once."""
+    names = [name for aggregate in form.query.aggregates for name in aggregate.columns]
+    names += [grouping.column for grouping in form.query.group_by]
+    if form.query.cohort is not None:
+        names += [leaf.column for leaf in leaves(form.query.cohort)]
+    wanted = set(names)
+    return tuple(column for column in form.table.columns if column.name in wanted)
+
+
+def level_names(part: Part) -> tuple[str, ...]:
+    """What `selected` calls the level of each column."""
+    return tuple(f"v{place}" for place in range(len(part.quantisers)))
+
+
+def value_names(part: Part) -> tuple[str, ...]:
+    """What a record holds beside its cell: nothing, its code, or the level of each column."""
+    match part.kind:
+        case PartKind.EVENTS | PartKind.PATIENTS:
+            return ()
+        case PartKind.CODES | PartKind.TREE | PartKind.LAST:
+            return ("v0",)
+        case _:
+            return tuple(f"v{place}" for place in range(len(part.columns)))
+
+
+def is_collapsed(form: Shape, part: Part) -> bool:
+    """Whether a unit has one record for each cell, whatever the number of its rows there.
+
+    Where every event is a unit every row is a record; only a count of patients still counts each once.
+    """
+    if form.unit is Unit.EVENT:
+        return part.kind is PartKind.PATIENTS and part.aggregates[0].statistic is Statistic.COUNT
+    return part.kind in _COLLAPSED or part.kind is PartKind.LAST
+
+
+def record_cap(form: Shape, part: Part) -> int | None:
+    """How many records of a unit count, or None where no unit can have too many."""
+    if form.unit is not Unit.PATIENT:
+        return None
+    match part.kind:
+        case PartKind.EVENTS if part.groups == 1:
+            # With one cell it does not matter which rows count, only how many: see `records`.
+            return None
+        case PartKind.EVENTS | PartKind.SUM:
+            return form.table.max_rows_per_unit
+        case _:
+            return part.max_groups if part.max_groups < part.groups else None
+
+
+def is_weighed(form: Shape, part: Part) -> bool:
+    """Whether a record stands for several rows and says for how many, under the name "weight"."""
+    return part.kind is PartKind.EVENTS and part.groups == 1 and form.unit is Unit.PATIENT
+
+
+def selected(form: Shape, part: Part, rows: TypedRows, dialect: RowDialect) -> exp.Select:
+    """The cohort's rows as (unit, cell, levels or code) in whole numbers; rows that lack one of them are left out."""
+    names = level_names(part)
+    projection = [ref(UNIT), named(cell(form, part, dialect), CELL)]
+    for name, column, quantiser in zip(names, part.columns, part.quantisers, strict=False):
+        projection.append(named(level(form.table.column(column), quantiser, dialect), name))
+    inner = exp.select(*projection).from_(rows.query.subquery("typed"), copy=False)
+    if form.query.cohort is not None:
+        inner = inner.where(condition(form.query.cohort, dialect), copy=False)
+    kept = [UNIT, CELL, *names]
+    outer = exp.select(*(ref(name) for name in kept)).from_(inner.subquery("chosen", copy=False), copy=False)
+    return outer.where(*(present(ref(name)) for name in kept), copy=False)
+
+
+def records(form: Shape, part: Part, dialect: Dialect) -> exp.Select:
+    """Rows of `selected` as records (unit, cell, `value_names`): each row, or one for each unit and cell."""
+    source, keys = relation(SELECTED), [ref(UNIT), ref(CELL)]
+    if is_weighed(form, part):
+        capped = least(counted(), integer(form.table.max_rows_per_unit))
+        return grouped(source, keys, [named(dialect.whole(capped), WEIGHT)])
+    collapsed = is_collapsed(form, part)
+    values = [
+        named(value, name)
+        for name, value in zip(value_names(part), _values(part, dialect, collapsed=collapsed), strict=True)
+    ]
+    if collapsed:
+        return grouped(source, keys, [*values])
+    return exp.select(*keys, *values).from_(source)
+
+
+def with_records(
+    statement: exp.Select,
+    form: Shape,
+    part: Part,
+    rows: TypedRows,
+    dialect: Dialect,
+    *,
+    materialized: bool | None = None,
+) -> exp.Select:
+    """`statement` over `records`; materialised where every reference must see the very same rows."""
+    return statement.with_(SELECTED, as_=selected(form, part, rows, dialect), copy=False).with_(
+        RECORDS, as_=records(form, part, dialect), materialized=materialized, copy=False
+    )
+
+
+def _values(part: Part, dialect: Dialect, *, collapsed: bool) -> list[exp.Expression]:
+    if part.kind is PartKind.LAST:
+        # The later of two times, and of two equal ones the one with the event.
+        both = plus(times(code(ref("v0"), _coding(part), dialect), integer(2)), ref("v1"))
+        return [exp.Max(this=both) if collapsed else both]
+    levels = [
+        _mean(ref(f"v{place}"), dialect) if collapsed else ref(f"v{place}") for place in range(len(part.quantisers))
+    ]
+    if part.kind in (PartKind.CODES, PartKind.TREE):
+        return [code(levels[0], _coding(part), dialect)]
+    return levels
+
+
+def _coding(part: Part) -> Coding:
+    if part.coding is None:
+        raise InvariantBroken(private="a part of codes has none")
+    return part.coding
+
+
+def _mean(level: exp.Expression, dialect: Dialect) -> exp.Expression:
+    """The unit's mean rounded to a whole level: ⌊(2·sum + n) / 2n⌋, between levels because they are ≥ 0."""
+    above = plus(times(dialect.total(level), integer(2)), counted())
+    return dialect.wide_quotient(above, times(counted(), integer(2)))

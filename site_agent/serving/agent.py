@@ -1,0 +1,205 @@
+"""The agent's loop: dial out, take a task, answer it, deliver until a receipt arrives.
+
+Nothing here decides anything about privacy; the pipeline does, and the ledger remembers. The loop may be
+killed between any two lines and started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from site_agent.answering.pipeline import Pipeline
+from site_agent.store.ledger import SiteLedger
+from wardround.federation.errors import (
+    FederationError,
+    InvariantBroken,
+    PeerUnreachable,
+    ProtocolViolation,
+    SiteFrozen,
+    Unavailable,
+)
+from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Submission
+from wardround.federation.trust.entry import Entry
+
+POLL_SECONDS = 20.0
+APPROVAL_SECONDS = 0.5
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 30.0
+# A coordinator that starts, or starts again, should not wait half a minute for its sites; nobody listens meanwhile.
+LONGEST_UNREACHABLE_SECONDS = 4.0
+# A site whose table is closed, or whose source is away, has other tables: their questions wait this long at most.
+LONGEST_FAILED_SECONDS = 1.0
+
+log = logging.getLogger("wardround.site")
+
+
+def _note(submission: Submission) -> None:
+    """A line in the log for whoever runs the site; of a table that fails, `closing` says what may be said, once."""
+    match submission:
+        case Failed():
+            log.debug("plan %s is not answered now", submission.plan_id[:12])
+        case Declined():
+            log.info("declined plan %s (%s)", submission.plan_id[:12], submission.code)
+        case _:
+            log.info("%s plan %s", type(submission).__name__.lower(), submission.plan_id[:12])
+
+
+class CoordinatorLink(Protocol):
+    """The coordinator as a site reaches it: over gRPC, or in the same process in a simulation."""
+
+    def claim(self, *, wait_seconds: float) -> SignedTask | None:
+        """The next task, waiting up to `wait_seconds` for one."""
+
+    def submit(self, submission: Submission) -> Entry | None:
+        """Hand over an answer; a release or a refusal gets a signed receipt."""
+
+    def upkeep(self) -> None:
+        """Renew what is about to expire."""
+
+    def close(self) -> None:
+        """Give up the connection, ending a waiting call."""
+
+
+@dataclass
+class Pause:
+    """Exponential backoff with full jitter, so that sites do not return all at once."""
+
+    ceiling_seconds: float = FIRST_PAUSE_SECONDS
+
+    def next_seconds(self, *, most: float = LONGEST_PAUSE_SECONDS) -> float:
+        """How long to wait now, `most` at most; the ceiling doubles each time."""
+        seconds = min(self.ceiling_seconds, most) * (1 + secrets.randbelow(1000)) / 1000
+        self.ceiling_seconds = min(self.ceiling_seconds * 2, LONGEST_PAUSE_SECONDS)
+        return seconds
+
+    def reset(self) -> None:
+        """Begin again after a success."""
+        self.ceiling_seconds = FIRST_PAUSE_SECONDS
+
+
+@dataclass
+class Agent:
+    """One site's agent over any link."""
+
+    pipeline: Pipeline
+    ledger: SiteLedger
+    link: CoordinatorLink
+    now_seconds: Callable[[], float] = time.monotonic
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _again: dict[str, tuple[Pause, float]] = field(default_factory=dict)
+
+    def step(self, *, wait_seconds: float) -> bool:
+        """Deliver what is owed, then claim and answer one task; False when there was none, or its table failed."""
+        return isinstance(self._step(wait_seconds), Released | Declined | Pending)
+
+    def _step(self, wait_seconds: float) -> Submission | None:
+        self.deliver()
+        signed = self.link.claim(wait_seconds=wait_seconds)
+        return None if signed is None else self._answer(signed)
+
+    def deliver(self) -> None:
+        """Send every kept answer that has no receipt yet."""
+        for kept in self.ledger.undelivered():
+            self._send(kept)
+
+    def run_approved(self) -> None:
+        """Answer what a steward has decided since: a release where approved, the refusal where denied."""
+        for signed in self.ledger.decided():
+            plan_id = signed.task.plan.plan_id
+            pause, not_before = self._again.get(plan_id, (Pause(), 0.0))
+            if self.now_seconds() < not_before:
+                continue
+            self._again.pop(plan_id, None)
+            if isinstance(self._answer(signed), Failed):
+                # Each has a pause of its own, so that the others do not wait for it.
+                self._again[plan_id] = pause, self.now_seconds() + pause.next_seconds()
+
+    def _answer(self, signed: SignedTask) -> Submission:
+        """Run one task and send its answer."""
+        submission = self.work(signed)
+        self._send(submission)
+        return submission
+
+    def work(self, signed: SignedTask) -> Submission:
+        """The answer to a task, kept where it is one that must arrive."""
+        with self._turn:
+            return self.pipeline.run(signed)
+
+    def _send(self, submission: Submission) -> None:
+        self.arrived(submission, self.link.submit(submission))
+
+    def arrived(self, submission: Submission, receipt: Entry | None) -> None:
+        """The coordinator has an answer, and signed for it."""
+        _note(submission)
+        match submission:
+            case Released() | Declined():
+                if receipt is None:
+                    msg = "the coordinator's receipt is missing."
+                    raise ProtocolViolation(msg)
+                # Whether the coordinator signed it, and about this, the ledger sees to.
+                self.ledger.delivered(submission.plan_id, receipt)
+            case Pending() | Failed():
+                pass
+
+    def stop(self) -> None:
+        """End `serve` after the current step."""
+        self._stopping.set()
+        self.link.close()
+
+    def serve(self) -> None:
+        """Work until stopped; a broken invariant, or what nobody foresaw, ends the process at once."""
+        failures: list[Exception] = []
+        steward = threading.Thread(target=self._watch_approvals, args=(failures,), name="approvals", daemon=True)
+        steward.start()
+        pause, failing = Pause(), Pause()
+        while not self._stopping.is_set():
+            self._turn_once(pause, failing)
+        steward.join(timeout=POLL_SECONDS)
+        if failures:
+            raise failures[0]
+
+    def _turn_once(self, pause: Pause, failing: Pause) -> None:
+        try:
+            self.link.upkeep()
+            match self._step(POLL_SECONDS):
+                case Failed():
+                    self._stopping.wait(failing.next_seconds(most=LONGEST_FAILED_SECONDS))
+                case None:
+                    self._stopping.wait(0.05)
+                case Released() | Declined() | Pending():
+                    failing.reset()
+            pause.reset()
+        except SiteFrozen as frozen:
+            log.error("%s", frozen.message)  # noqa: TRY400 -- a refusal is a normal answer, not a traceback
+            self._stopping.wait(LONGEST_PAUSE_SECONDS)
+        except InvariantBroken:
+            raise
+        except FederationError as error:
+            if self._stopping.is_set():
+                return
+            away = isinstance(error, PeerUnreachable)
+            seconds = pause.next_seconds(most=LONGEST_UNREACHABLE_SECONDS if away else LONGEST_PAUSE_SECONDS)
+            level = logging.INFO if isinstance(error, Unavailable) else logging.WARNING
+            log.log(level, "%s (%s); trying again in %.1f s", error.message, error.code, seconds)
+            self._stopping.wait(seconds)
+
+    def _watch_approvals(self, failures: list[Exception]) -> None:
+        pause = Pause()
+        while not self._stopping.wait(APPROVAL_SECONDS):
+            try:
+                self.run_approved()
+                pause.reset()
+            except Exception as error:  # noqa: BLE001 -- a thread that dies would write what it saw, and be missed
+                if isinstance(error, InvariantBroken) or not isinstance(error, FederationError):
+                    failures.append(error)
+                    self.stop()
+                    return
+                log.info("%s (%s)", error.message, error.code)
+                self._stopping.wait(pause.next_seconds())

@@ -1,0 +1,272 @@
+"""`site check`: what a hospital's IT department needs to know before, and when, something does not work.
+
+Each finding is one sentence about one thing. Nothing is asked of a patient's table but its schema; files are read
+once to see that they are sound, and no value in them is shown or decides a sentence.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from urllib.parse import urlsplit
+
+from protos.channels import proxy_uri
+from site_agent.reading.columnstore.build import Report
+from site_agent.reading.columnstore.prepared_dataset import FOLDER as PREPARED
+from site_agent.reading.columnstore.prepared_dataset import PreparedFirst
+from site_agent.reading.dataset import FORMATS, TableSource, kind_of, source_path
+from site_agent.serving.configuration import SiteConfiguration
+from site_agent.serving.folder import SiteFolder, open_folder
+from site_agent.serving.folder_account import account_path, account_standing
+from site_agent.serving.link import GrpcLink
+from site_agent.serving.prepared_tables import site_dataset
+from site_agent.serving.spending import spending
+from site_agent.store.ledger import SiteLedger
+from wardround.federation.addresses import split_address
+from wardround.federation.errors import FederationError, SourceAway
+from wardround.federation.exposure import everything_in, exposed, name_of, replaceable
+from wardround.federation.plan.layout import shape
+from wardround.federation.private_files import STAGED
+from wardround.federation.question.cohort import And, IsNull
+from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.strict_toml import read_text
+from wardround.federation.study.study import Study, Table
+from wardround.federation.trust.certificates import load_certificate, validity
+from wardround.privacy.noise.distribution import Mechanism
+
+CONNECT_SECONDS = 5.0
+CLOCK_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that works or does not."""
+
+    subject: str
+    ok: bool
+    text: str
+
+    def document(self) -> dict[str, object]:
+        """The finding for machines."""
+        return {"subject": self.subject, "ok": self.ok, "text": self.text}
+
+
+def check_site(path: Path, *, report: Report = lambda _: None) -> list[Finding]:
+    """Everything that can be said about the site in this folder; `report` hears what takes longer than a moment."""
+    folder = open_folder(path)
+    found: list[Finding] = []
+    try:
+        configuration, study = folder.configuration(), folder.study()
+    except FederationError as error:
+        return [Finding("configuration", ok=False, text=error.message)]
+    found.append(Finding("configuration", ok=True, text=f"{configuration.name} in study {study.name}"))
+    found.append(Finding("policy", ok=True, text=f"at most ε = {configuration.policy.text()}"))
+    found.append(_memory(configuration))
+    found.extend(_permissions(folder, configuration))
+    found.append(_guarded("ledger", lambda: _ledger(folder, configuration)))
+    if (name := configuration.account) is not None:
+        found.append(_guarded("account", lambda: _account(folder, configuration, name, study)))
+    found.append(_guarded("certificate", lambda: _certificate(folder)))
+    found.extend(_network(folder, configuration))
+    found.extend(_coordinator(folder, study))
+    found.extend(_tables(folder, configuration, study, report))
+    return found
+
+
+def _guarded(subject: str, find: Callable[[], Finding]) -> Finding:
+    try:
+        return find()
+    except FederationError as error:
+        return Finding(subject, ok=False, text=error.message)
+
+
+def _memory(configuration: SiteConfiguration) -> Finding:
+    stated, there = configuration.limits.memory_mebibytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    text, ok = f"one question takes up to {stated} MiB of this machine's {there // 2**20}", stated * 2**20 <= there
+    return Finding("memory", ok=ok, text=text if ok else f"{text}; state less as memory_mebibytes in site.toml")
+
+
+def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Finding]:
+    owner = folder.path.stat().st_uid
+    faults = list(exposed(_secrets(SiteFolder(folder.path.resolve()), configuration), owner=owner))
+    if owner != os.geteuid():
+        who = name_of(owner)
+        faults.append(f"the folder is {who}'s; run: sudo -u {who} wardround site check {quote(str(folder.path))}")
+    elif not os.access(folder.path, os.W_OK):
+        faults.append(f"{folder.path} cannot be written by this user")
+    if configuration.account is not None and replaceable(beside := account_path(folder, configuration.account).parent):
+        faults.append(f"others could replace the shared account; run: chmod go-w {quote(str(beside))}")
+    for fault in faults:
+        yield Finding("permissions", ok=False, text=fault)
+    if not faults:
+        yield Finding("permissions", ok=True, text="keys, ledger and snapshots are this user's alone")
+
+
+def _secrets(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Path]:
+    """What nobody else may read or replace; the hospital's own tables are the hospital's own affair."""
+    names = ("site.toml", "study.toml", "coordinator.json", "identity.pem", "rows.key", "serving")
+    # What a process that was killed had not put in its place may be a key.
+    yield from (folder.path, *(folder.path / name for name in names), *folder.path.glob(f"{STAGED}*"))
+    yield from everything_in(folder.tls)
+    yield from everything_in(folder.path / PREPARED)
+    accounts = [] if configuration.account is None else [account_path(folder, configuration.account)]
+    for database in (folder.ledger, *accounts):
+        yield from (Path(f"{database}{end}") for end in ("", "-journal", "-wal", "-shm"))
+
+
+def _ledger(folder: SiteFolder, configuration: SiteConfiguration) -> Finding:
+    with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
+        reason, spent, head = ledger.frozen(), ledger.spent(), ledger.head()
+    if reason is not None:
+        return Finding("ledger", ok=False, text=f"frozen: {reason}")
+    # Of the cap in site.toml, which comes into force with the next start.
+    ok, text = spending(spent, configuration.policy.cap)
+    return Finding("ledger", ok=ok, text=f"{head.sequence} entries; {text}")
+
+
+def _account(folder: SiteFolder, configuration: SiteConfiguration, name: str, study: Study) -> Finding:
+    with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
+        ok, text = account_standing(folder, configuration, name, study, ledger)
+    return Finding("account", ok=ok, text=text)
+
+
+def _certificate(folder: SiteFolder) -> Finding:
+    file = folder.tls / "certificate.pem"
+    begins, ends = validity(load_certificate(read_text(file).encode(), name=str(file)))
+    now = datetime.datetime.now(datetime.UTC)
+    if now >= ends:
+        text = f"expired on {ends:%Y-%m-%d %H:%M} UTC and cannot be renewed any more; see docs/deploy.md"
+        return Finding("certificate", ok=False, text=text)
+    if now < begins:
+        return Finding("certificate", ok=False, text="not valid yet; this machine's clock is behind")
+    return Finding("certificate", ok=True, text=f"valid until {ends:%Y-%m-%d %H:%M} UTC; the running agent renews it")
+
+
+def _network(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Finding]:
+    address = folder.coordinator().address
+    if configuration.proxy is not None:
+        yield _guarded("proxy", lambda: _proxy(configuration.proxy or ""))
+        yield Finding("address", ok=True, text=f"{address}, to be dialled by the proxy")
+        return
+    yield Finding("proxy", ok=True, text="none configured")
+    yield _reach("address", address)
+
+
+def _proxy(proxy: str) -> Finding:
+    parts = urlsplit(proxy_uri(proxy))
+    return _reach("proxy", f"{parts.hostname}:{parts.port}")
+
+
+def _reach(subject: str, address: str) -> Finding:
+    try:
+        with socket.create_connection(split_address(address), timeout=CONNECT_SECONDS):
+            return Finding(subject, ok=True, text=f"{address} accepts connections")
+    except socket.gaierror:
+        return Finding(subject, ok=False, text=f"{address} cannot be resolved; check the name and DNS")
+    except OSError:
+        text = f"{address} does not accept connections; check the firewall and that the coordinator serves"
+        return Finding(subject, ok=False, text=text)
+
+
+def _coordinator(folder: SiteFolder, study: Study) -> Iterator[Finding]:
+    try:
+        link = GrpcLink(folder)
+        try:
+            greeting = link.greet()
+        finally:
+            link.close()
+    except FederationError as error:
+        yield Finding("coordinator", ok=False, text=error.message)
+        return
+    yield Finding("coordinator", ok=True, text=f"knows this site as {greeting.site}")
+    same = greeting.study_hash == study.study_hash
+    yield Finding("study", ok=same, text="is the one this site signed" if same else "is not the one this site signed")
+    here = datetime.datetime.now(datetime.UTC).timestamp()
+    skew = abs(here - greeting.unix_milliseconds / 1000)
+    yield Finding("clock", ok=skew < CLOCK_SECONDS, text=f"differs from the coordinator's by {skew:.0f} s")
+
+
+def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study, report: Report) -> Iterator[Finding]:
+    try:
+        dataset = site_dataset(folder, configuration, study)
+    except FederationError as error:
+        yield Finding("tables", ok=False, text=error.message)
+        return
+    for table in study.tables:
+        subject = f"table {table.name}"
+        if table.name not in configuration.tables:
+            text = f"is not in site.toml; add [tables.{table.name}] to answer questions about it"
+            yield Finding(subject, ok=False, text=text)
+            continue
+        if kind_of(configuration.tables[table.name].source) in FORMATS:
+            report(f"reading the files of {table.name} once, to see that they are sound")
+        try:
+            dataset.check(shape(_whole_table(table), study, Mechanism.DISCRETE_GAUSSIAN))
+            yield Finding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
+            yield from _role(configuration.tables[table.name], table)
+        except SourceAway as away:
+            yield Finding(subject, ok=False, text=f"{away.message} {away.private}".strip())
+        except FederationError as error:
+            where = _place(table.name, configuration.tables[table.name], folder)
+            yield Finding(subject, ok=False, text=f"{error.message}{where}")
+        yield from _prepared(folder, dataset, table)
+    yield from _closed(folder)
+
+
+def _closed(folder: SiteFolder) -> Iterator[Finding]:
+    """Nothing where every table is open."""
+    try:
+        ledger = SiteLedger(folder.ledger, identity=folder.identity())
+        try:
+            found = ledger.tables.listed()
+        finally:
+            ledger.close()
+    except FederationError:
+        # Said of the ledger itself.
+        return
+    for closed in found:
+        text = (
+            f"since {closed.date}: a question could not read it to the end, so it answers none; mend its source, then"
+            f" run: wardround site reopen {folder.path} {closed.table}"
+        )
+        yield Finding(f"closed {closed.table}", ok=False, text=text)
+
+
+def _place(table: str, source: TableSource, folder: SiteFolder) -> str:
+    """Which files were meant, for whoever must mend it; of a database's address nothing is ever said."""
+    if kind_of(source.source) == "postgresql" or source.source in FORMATS:
+        return ""
+    return f" In site.toml: {os.path.normpath(source_path(table, source, folder.path))}"
+
+
+def _role(source: TableSource, table: Table) -> Iterator[Finding]:
+    """A role that could write is more than a site needs; only PostgreSQL has roles."""
+    if kind_of(source.source) == "postgresql":
+        from site_agent.reading.sources.postgresql.table import can_write  # noqa: PLC0415
+
+        if can_write(table, source):
+            text = "could also write to it; give the site a role that can only read"
+            yield Finding(f"role {table.name}", ok=False, text=text)
+
+
+def _prepared(folder: SiteFolder, dataset: PreparedFirst, table: Table) -> Iterator[Finding]:
+    """Nothing where a table was never prepared: that is no fault."""
+    standing = dataset.standing(table)
+    subject = f"snapshot {table.name}"
+    if standing.fault is not None:
+        text = f"is not used: {standing.fault}; run: wardround site prepare {folder.path}"
+        yield Finding(subject, ok=False, text=text)
+    elif standing.exists:
+        yield Finding(subject, ok=True, text="shows the source as it is; questions are answered from it")
+
+
+def _whole_table(table: Table) -> Query:
+    """A question that touches every declared column, for its schema's sake; it is never asked."""
+    terms = tuple(IsNull(column.name) for column in table.columns)
+    return Query(table.name, (Aggregate(Statistic.COUNT, table.unit_key),), And(terms) if terms else None)

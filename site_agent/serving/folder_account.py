@@ -1,0 +1,134 @@
+"""The account that a folder shares with others over the same dataset: opened as its ledger says it must be.
+
+A folder that has charged nothing may find no account, and makes one. Of a folder that has, every charge must be in it;
+where one is not, the file is missing, emptied, replaced or an old copy, and other folders' charges may be gone as well.
+So a person decides: restores it, or brings every folder's charges by a command of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from site_agent.serving.configuration import SiteConfiguration
+from site_agent.serving.folder import SiteFolder, open_folder
+from site_agent.serving.spending import spending
+from site_agent.store.charges import Charged
+from site_agent.store.ledger import SiteLedger
+from site_agent.store.shared_account import Folder, SharedAccount
+from wardround.federation.errors import ConfigurationMistaken, LedgerCorrupt
+from wardround.federation.study.study import Study
+
+log = logging.getLogger("wardround.site")
+
+
+def open_account(
+    folder: SiteFolder, configuration: SiteConfiguration, study: Study, ledger: SiteLedger
+) -> SharedAccount | None:
+    """The account that site.toml names, if it names one, for an agent that is about to serve.
+
+    Raises:
+        ConfigurationMistaken: it is not the one that this folder charged, or holds loss of another unit.
+    """
+    if configuration.account is None:
+        return None
+    charges = ledger.charges()
+    account = _opened(folder, configuration.account, configuration, study, must_exist=bool(charges))
+    try:
+        account.note_unit()
+        _require(account, folder, charges)
+    except ConfigurationMistaken:
+        account.close()
+        raise
+    for site in account.unknown_units():
+        log.warning("%s", _unknown(account, site))
+    return account
+
+
+def account_standing(
+    folder: SiteFolder, configuration: SiteConfiguration, name: str, study: Study, ledger: SiteLedger
+) -> tuple[bool, str]:
+    """Whether the account of this name is as it should be, and what it holds; nothing is charged or noted."""
+    charges, path = ledger.charges(), account_path(folder, name)
+    if not charges and not path.exists():
+        return True, f"{path} does not exist yet; the first agent that serves makes it"
+    with closing(_opened(folder, name, configuration, study, must_exist=True)) as account:
+        _require(account, folder, charges)
+        if unknown := account.unknown_units():
+            return False, _unknown(account, unknown[0])
+        ok, text = spending(account.spent(), configuration.policy.cap)
+        return ok, f"all folders together {text}"
+
+
+def bring_charges(path: Path) -> str:
+    """`site account`: bring what this folder has charged into the account that site.toml names; what was done."""
+    folder = open_folder(path)
+    configuration, study = folder.configuration(), folder.study()
+    if configuration.account is None:
+        raise ConfigurationMistaken(f"{folder.path / 'site.toml'} names no account; see docs/deploy.md.")
+    with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
+        charges = ledger.charges()
+    with closing(_opened(folder, configuration.account, configuration, study, must_exist=False)) as account:
+        account.note_unit()
+        _require_unit(account)
+        added = account.bring(charges)
+        _, text = spending(account.spent(), configuration.policy.cap)
+    return f"{added} of the {len(charges)} charges of this folder were added; all folders together {text}."
+
+
+def account_path(folder: SiteFolder, name: str) -> Path:
+    """The file that site.toml calls `name`, relative to a folder that need not be there yet."""
+    path = folder.path / name
+    return path.parent.resolve() / path.name
+
+
+def check_unit(folder: SiteFolder, configuration: SiteConfiguration, study: Study) -> None:
+    """Refuse to join a study whose loss does not add up with what the account holds, before anything is signed."""
+    if configuration.account is not None and account_path(folder, configuration.account).exists():
+        with closing(_opened(folder, configuration.account, configuration, study, must_exist=True)) as account:
+            _require_unit(account)
+
+
+def _opened(
+    folder: SiteFolder, name: str, configuration: SiteConfiguration, study: Study, *, must_exist: bool
+) -> SharedAccount:
+    path = account_path(folder, name)
+    advice = (
+        "restore it there from its backup and do not serve before; a new account is begun, and a lost one "
+        f"collected again, by running for every folder that shares it: wardround site account {folder.path}"
+    )
+    try:
+        return SharedAccount(
+            path,
+            dataset=configuration.dataset,
+            folder=Folder(configuration.name, study.study_hash, study.unit),
+            cap=configuration.policy.cap,
+            advice=advice if must_exist else "",
+        )
+    except LedgerCorrupt as error:
+        msg = f"{path} is damaged or is no account; restore it from its backup."
+        raise LedgerCorrupt(msg, private=error.private) from None
+
+
+def _require_unit(account: SharedAccount) -> None:
+    if (fault := account.unit_fault()) is not None:
+        raise ConfigurationMistaken(fault)
+
+
+def _require(account: SharedAccount, folder: SiteFolder, charges: Sequence[Charged]) -> None:
+    if lacking := account.lacking(charges):
+        raise ConfigurationMistaken(
+            f"{account.path} lacks {len(lacking)} of the {len(charges)} charges of this folder, as a new or an old "
+            "copy of it would: restore the newest, or run for every folder that shares it: "
+            f"wardround site account {folder.path}"
+        )
+    _require_unit(account)
+
+
+def _unknown(account: SharedAccount, site: str) -> str:
+    return (
+        f"{account.path} holds charges of {site} from before it noted whose loss they are, taken to be of this "
+        f"study's unit; run for the folder of {site}: wardround site account DIR"
+    )

@@ -1,0 +1,81 @@
+"""The coordinator over gRPC: mutual TLS, dialled from inside, with the certificate renewed in time."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from pathlib import Path
+
+import grpc
+
+from protos.calls import SiteCalls
+from protos.channels import channel
+from protos.tls import TlsKeys
+from site_agent.serving.folder import SiteFolder
+from wardround.federation.errors import Unavailable
+from wardround.federation.plan.task import SignedTask, Submission
+from wardround.federation.private_files import write_private
+from wardround.federation.strict_toml import read_text
+from wardround.federation.trust.certificates import key_from_pem, load_certificate, make_request, validity
+from wardround.federation.trust.enrolment import Greeting
+from wardround.federation.trust.entry import Entry
+
+log = logging.getLogger("wardround.site")
+
+
+class GrpcLink:
+    """One site's way to its coordinator."""
+
+    def __init__(self, folder: SiteFolder) -> None:
+        self._folder = folder
+        self._configuration = folder.configuration()
+        self._channel, self._calls = self._dial()
+
+    def _dial(self) -> tuple[grpc.Channel, SiteCalls]:
+        opened = channel(
+            self._folder.coordinator().address, tls_keys(self._folder.tls), proxy=self._configuration.proxy
+        )
+        return opened, SiteCalls(opened)
+
+    def greet(self) -> Greeting:
+        """Who the coordinator takes us for."""
+        return self._calls.greet()
+
+    def claim(self, *, wait_seconds: float) -> SignedTask | None:
+        """The next task."""
+        return self._calls.claim(wait_seconds=wait_seconds)
+
+    def submit(self, submission: Submission) -> Entry | None:
+        """Hand over an answer."""
+        return self._calls.submit(submission)
+
+    def upkeep(self) -> None:
+        """Renew the certificate once half of its life is over; while that fails the old one serves."""
+        file = self._folder.tls / "certificate.pem"
+        begins, ends = validity(load_certificate(read_text(file).encode(), name=str(file)))
+        now = datetime.datetime.now(datetime.UTC)
+        if now < begins + (ends - begins) / 2:
+            return
+        key = key_from_pem((self._folder.tls / "key.pem").read_bytes(), name=str(self._folder.tls / "key.pem"))
+        try:
+            renewed = self._calls.renew(make_request(key, self._configuration.name))
+        except Unavailable as error:
+            log.info("the certificate could not be renewed yet (%s)", error.code)
+            return
+        write_private(file, renewed)
+        self._channel.close()
+        self._channel, self._calls = self._dial()
+        log.info("the certificate was renewed")
+
+    def close(self) -> None:
+        """Hang up; a waiting call ends at once."""
+        self._channel.close()
+
+
+def tls_keys(folder: Path) -> TlsKeys:
+    """The site's key, certificate and authority."""
+    return TlsKeys(
+        read_text(folder / "key.pem").encode(),
+        read_text(folder / "certificate.pem").encode(),
+        read_text(folder / "authority.pem").encode(),
+    )

@@ -1,0 +1,1 @@
+"""The client, the builder, binding to the study, and questions of several rounds."""

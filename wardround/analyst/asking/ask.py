@@ -1,0 +1,200 @@
+"""Asking the rounds of a question, one after another, each until it is answered.
+
+Before the first round that is not yet paid, the whole of what is still to pay must fit into what remains: a course
+that would end in the middle is never begun.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from wardround.analyst.asking.multi_round import DEFAULT_SHARE, Course, composed, round_epsilon
+from wardround.analyst.link.link import AnalystLink
+from wardround.analyst.showing.presentation import label_of
+from wardround.analyst.showing.result import PreviewResult, Result
+from wardround.federation.errors import BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
+from wardround.federation.plan.charge_split import shares
+from wardround.federation.plan.layout import shape
+from wardround.federation.plan.typed import typed
+from wardround.federation.question.answer import Answer, AskRequest, Excess, Loss, Preview, Progress
+from wardround.federation.question.query import Query
+from wardround.federation.study.study import Study
+from wardround.privacy.noise.distribution import Mechanism
+
+POLL_SECONDS = 20.0
+# A remaining ε is rounded down and an asked one is not.
+_ROUNDING = 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Sharpness:
+    """The ε and δ that were asked for, for all rounds together; the study's own where nothing was said."""
+
+    epsilon: float | None
+    delta: float | None
+
+    def whole(self, study: Study) -> Loss:
+        """In numbers."""
+        epsilon = study.cap.epsilon / DEFAULT_SHARE if self.epsilon is None else self.epsilon
+        return Loss(epsilon, study.cap.delta if self.delta is None else self.delta)
+
+    def of_a_round(self, course: Course, study: Study) -> float | None:
+        """The ε of one round."""
+        if course.rounds == 1:
+            return self.epsilon
+        whole = self.whole(study)
+        if not 0.0 <= whole.delta <= study.cap.delta:
+            # A coordinator refuses it with the reason; there is nothing to split.
+            return whole.epsilon
+        return round_epsilon(whole.epsilon, whole.delta, course.rounds, study)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a question, for whoever waits: which of how many, and what it asks."""
+
+    number: int
+    rounds: int
+    title: str
+
+
+class Waiting:
+    """A link, and how long and how visibly to wait on it."""
+
+    def __init__(
+        self,
+        link: AnalystLink,
+        clock: Callable[[], float],
+        *,
+        limit_seconds: float | None,
+        on_progress: Callable[[Progress], None] | None,
+        on_round: Callable[[Round], None] | None,
+    ) -> None:
+        self.link = link
+        self._clock = clock
+        self._limit_seconds = limit_seconds
+        self._ends = math.inf if limit_seconds is None else clock() + limit_seconds
+        self._on_progress = on_progress
+        self._on_round = on_round
+
+    def tell(self, course: Course, number: int) -> None:
+        """Say which round begins, when there are several."""
+        if self._on_round is not None and course.rounds > 1:
+            self._on_round(Round(number + 1, course.rounds, course.titles[number]))
+
+    def answer(self, request: AskRequest) -> Answer:
+        """Ask, and wait for the answer."""
+        plan_id = self.link.ask(request)
+        seen = 0
+        while (left := self._ends - self._clock()) > 0:
+            match self.link.watch(plan_id, seen=seen, wait_seconds=min(POLL_SECONDS, left)):
+                case Answer() as answer:
+                    return answer
+                case Progress() as progress:
+                    if self._on_progress is not None and progress.seen != seen:
+                        self._on_progress(progress)
+                    seen = progress.seen
+        raise DeadlinePassed(
+            f"No answer within {self._limit_seconds:g} s; the question runs on, and asking it again costs nothing more."
+        )
+
+
+def run(course: Course, sharp: Sharpness, waiting: Waiting, *, study: Study, nonce: str) -> tuple[Answer, ...]:
+    """The answers of all rounds."""
+    answers: list[Answer] = []
+    each = sharp.of_a_round(course, study)
+    fits = course.rounds == 1
+    while (query := course.question(answers)) is not None:
+        request = AskRequest(typed(query, study), each, sharp.delta, nonce)
+        waiting.tell(course, len(answers))
+        if not fits:
+            whole = sharp.whole(study)
+            left = course.rounds - len(answers)
+            still = whole if not answers else composed([Loss(each or 0.0, whole.delta)] * left)
+            fits = _begins(waiting.link, request, still)
+        answers.append(waiting.answer(request))
+    return tuple(answers)
+
+
+def _begins(link: AnalystLink, request: AskRequest, still: Loss) -> bool:
+    """Whether this round is the first one to be paid, and then everything that is still to pay fits."""
+    preview = link.preview(request)
+    if preview.replayed or _paid(link, preview.plan_id):
+        return False
+    remaining = preview.privacy.remaining.epsilon
+    if still.epsilon > remaining * _ROUNDING:
+        raise BudgetExceeded(asked=still.epsilon, remaining=remaining)
+    return True
+
+
+def _paid(link: AnalystLink, plan_id: str) -> bool:
+    """Whether the round was asked before and is on its way, or ended without an answer: both are paid for."""
+    try:
+        link.watch(plan_id, seen=0, wait_seconds=0.0)
+    except QueryMistaken:
+        return False
+    except FederationError:
+        # How it ended is told when it is asked again.
+        return True
+    return True
+
+
+def result_of(course: Course, answers: Sequence[Answer], study: Study) -> Result:
+    """The answer of the whole course: the last round's, with the estimates and the charge of all."""
+    last, asked = answers[-1], course.asked(answers)
+    if course.rounds == 1:
+        return Result(last, asked, shares=_shares(asked.query, last, study))
+    charged = composed([answer.privacy.charged for answer in answers])
+    whole = dataclasses.replace(
+        last,
+        replayed=all(answer.replayed for answer in answers),
+        estimates=course.estimates(answers),
+        privacy=dataclasses.replace(last.privacy, charged=charged),
+    )
+    shares = _shares(asked.query, last, study) if last.estimates == whole.estimates else ()
+    plan_ids = tuple(answer.plan_id for answer in answers)
+    return Result(whole, asked, plan_ids=plan_ids, shares=shares, note=course.note(answers))
+
+
+def previewed(course: Course, sharp: Sharpness, link: AnalystLink, *, study: Study, nonce: str) -> PreviewResult:
+    """The first round as it would be asked, and how the charge is split over all of them."""
+    first = course.question(())
+    if first is None:
+        raise QueryMistaken("there is nothing to ask.")
+    each = sharp.of_a_round(course, study)
+    query = typed(first, study)
+    preview: Preview = link.preview(AskRequest(query, each, sharp.delta, nonce))
+    if course.rounds == 1:
+        return PreviewResult(preview, query)
+    whole = sharp.whole(study)
+    # A round that is paid already begins nothing: what is still to pay is told when it is asked.
+    begins = not preview.replayed and not _paid(link, preview.plan_id)
+    shown = dataclasses.replace(
+        preview,
+        replayed=False,
+        privacy=dataclasses.replace(preview.privacy, charged=whole),
+        excess=_excess(whole, preview) if begins else preview.excess,
+    )
+    split = tuple((title, Loss(each or 0.0, preview.privacy.charged.delta)) for title in course.titles)
+    return PreviewResult(shown, query, split)
+
+
+def _excess(whole: Loss, preview: Preview) -> Excess | None:
+    """What all rounds together would be refused with, as things stand before the first."""
+    remaining = preview.privacy.remaining.epsilon
+    return Excess(whole.epsilon, remaining) if whole.epsilon > remaining * _ROUNDING else preview.excess
+
+
+def _shares(query: Query, answer: Answer, study: Study) -> tuple[tuple[str, float], ...]:
+    """How aggregates that are answered from different integers shared the charge: by need, as both sides reckon."""
+    if len(query.aggregates) == 1 or answer.noiseless:
+        return ()
+    mechanism = Mechanism(answer.privacy.mechanism)
+    form = shape(query, study, mechanism)
+    if len(form.parts) == 1:
+        return ()
+    split = zip(form.parts, shares(form, mechanism), strict=True)
+    return tuple((", ".join(label_of(each) for each in part.aggregates), float(share)) for part, share in split)

@@ -1,0 +1,232 @@
+"""The analyst's client: asks, waits, and returns estimates.
+
+A mistake in a question is found here, against the study, before anything leaves the analyst's machine. A
+question that was asked and not yet answered is never lost: asking it again continues it, at no new charge.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from wardround.analyst.asking.ask import Round, Sharpness, Waiting, previewed, result_of, run
+from wardround.analyst.asking.binding import settled
+from wardround.analyst.asking.builder import Draft
+from wardround.analyst.asking.multi_round import Course, course_of
+from wardround.analyst.link.link import AnalystLink
+from wardround.analyst.showing.budget import BudgetResult
+from wardround.analyst.showing.presentation import Asked
+from wardround.analyst.showing.result import PreviewResult, Result
+from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
+from wardround.federation.plain_text import fault_in
+from wardround.federation.question.answer import Progress
+from wardround.federation.question.query import Query
+from wardround.federation.study.study import Study
+
+if TYPE_CHECKING:
+    from wardround.analyst.learning.driver import Beginning, TrainingRound
+    from wardround.analyst.learning.request import TrainingRequest
+    from wardround.analyst.learning.trained_model import TrainingPreview, TrainingResult
+
+    Request = TrainingRequest | str | os.PathLike[str]
+
+Question = str | Query | Draft
+
+
+class Client:
+    """One analyst's conversation with one study's coordinator, over any link."""
+
+    def __init__(self, link: AnalystLink, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._link = link
+        self._clock = clock
+        self._study: Study | None = None
+
+    @property
+    def link(self) -> AnalystLink:
+        """What it speaks over, for whoever drives rounds of their own."""
+        return self._link
+
+    @property
+    def study(self) -> Study:
+        """The agreement: tables, columns, bounds and budget. Read once; it never changes under a study."""
+        if self._study is None:
+            self._study = self._link.study()
+        return self._study
+
+    def ask(  # noqa: PLR0913 -- everything but the question is said by name, and rarely
+        self,
+        question: Question,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        fresh: bool = False,
+        nonce: str = "",
+        search: bool = False,
+        limit_seconds: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_round: Callable[[Round], None] | None = None,
+    ) -> Result:
+        """The answer, when enough sites have given theirs.
+
+        The same question again returns the stored answer and costs nothing, unless it is `fresh`; a fresh one that was
+        interrupted goes on with its `nonce`. With `search` a single quantile is found in ten rounds. Where a question
+        takes several rounds, `epsilon` is for all of them.
+
+        Raises:
+            AwaitingApproval: a site's steward has yet to decide; ask again later.
+            BudgetExceeded: not all rounds fit into what remains; nothing was charged.
+            DeadlinePassed: `limit_seconds` are over; the question runs on, and asking again continues it.
+        """
+        course, sharp = self._course(question, epsilon, delta, search=search)
+        waiting = self._waiting(limit_seconds, on_progress, on_round)
+        answers = run(course, sharp, waiting, study=self.study, nonce=fresh_nonce() if fresh else nonce.lower())
+        return result_of(course, answers, self.study)
+
+    def preview(
+        self,
+        question: Question,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        nonce: str = "",
+        search: bool = False,
+    ) -> PreviewResult:
+        """What the question would cost and how good its answer would be; nothing is spent."""
+        course, sharp = self._course(question, epsilon, delta, search=search)
+        return previewed(course, sharp, self._link, study=self.study, nonce=nonce.lower())
+
+    def train(
+        self,
+        request: Request,
+        *,
+        fresh: bool = False,
+        nonce: str = "",
+        out: str | os.PathLike[str] | None = None,
+        under: str | os.PathLike[str] | None = None,
+        limit_seconds: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_round: Callable[[TrainingRound], None] | None = None,
+    ) -> TrainingResult:
+        """The model that a request describes, round by round, from wherever its training stands.
+
+        The same request again replays the stored rounds and costs nothing, unless it is `fresh`; a fresh one that was
+        interrupted goes on with its `nonce`. The model is kept in the folder `out`, or in one of its own `under` a
+        folder, and nowhere when neither is given.
+
+        Raises:
+            AwaitingApproval: a site's steward has yet to decide; ask again later.
+            BudgetExceeded: the whole training does not fit into what remains; nothing was charged.
+            DeadlinePassed: `limit_seconds` are over; the same request goes on from there.
+            TooFewSites: a round has too few answers; what was done before it is kept.
+        """
+        from wardround.analyst.learning.driver import drive  # noqa: PLC0415 - only for whoever trains
+        from wardround.analyst.learning.model_store import check_folder  # noqa: PLC0415
+        from wardround.analyst.learning.trained_model import TrainingResult  # noqa: PLC0415
+
+        waiting = self._waiting(limit_seconds, on_progress)
+        beginning = self._beginning(request, nonce=fresh_nonce() if fresh else nonce.lower())
+        folder = Path(out) if out is not None else None if under is None else Path(under) / beginning.block
+        if folder is not None:
+            check_folder(folder, model_id=beginning.block)
+        result = TrainingResult(drive(beginning, self.study, waiting, on_round=on_round), self.study)
+        return result if folder is None else result.save(folder)
+
+    def preview_training(self, request: Request, *, nonce: str = "") -> TrainingPreview:
+        """What a training would cost, its stages and their noise; nothing is spent."""
+        from wardround.analyst.learning.trained_model import TrainingPreview  # noqa: PLC0415
+
+        return TrainingPreview(self._beginning(request, nonce=nonce.lower()), self.study)
+
+    def budget(self) -> BudgetResult:
+        """What the study has spent, what is left, and what it means for one patient."""
+        return BudgetResult(self._link.budget(), self.study)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _waiting(
+        self,
+        limit_seconds: float | None,
+        on_progress: Callable[[Progress], None] | None,
+        on_round: Callable[[Round], None] | None = None,
+    ) -> Waiting:
+        if limit_seconds is not None and not limit_seconds > 0:
+            raise QueryMistaken(f"limit_seconds must be above 0, not {limit_seconds!r}.")
+        return Waiting(self._link, self._clock, limit_seconds=limit_seconds, on_progress=on_progress, on_round=on_round)
+
+    def _beginning(self, request: Request, *, nonce: str) -> Beginning:
+        from wardround.analyst.learning.combining import combine_named, own_nonce, require_combinable  # noqa: PLC0415
+        from wardround.analyst.learning.driver import participants, prepared  # noqa: PLC0415
+        from wardround.analyst.learning.planner import outline  # noqa: PLC0415
+        from wardround.analyst.learning.request import TrainingRequest, read_request  # noqa: PLC0415
+
+        wanted = request if isinstance(request, TrainingRequest) else read_request(Path(request))
+        combine = combine_named(wanted.strategy)
+        sites = participants(wanted, self.study, self._link)
+        exact = outline(wanted, self.study, sites=sites)
+        require_combinable(wanted.strategy, sites=sites, weights=len(wanted.features) + 1)
+        return prepared(exact, self.study, self._link, nonce=nonce or own_nonce(wanted.strategy), combine=combine)
+
+    def _course(
+        self, question: Question, epsilon: float | None, delta: float | None, *, search: bool
+    ) -> tuple[Course, Sharpness]:
+        if epsilon is not None and not (_is_number(epsilon) and epsilon > 0):
+            raise QueryMistaken(f"ε must be a finite number above 0, not {epsilon!r}.")
+        if delta is not None and not (_is_number(delta) and 0 <= delta < 1):
+            raise QueryMistaken(f"δ must be a number from 0 to below 1, not {delta!r}.")
+        asked = settled(_asked(question), self.study)
+        course = course_of(asked, self.study, by_search=search)
+        if (fault := fault_in(asked)) is not None:
+            raise QueryMistaken(f"a text in the question {fault}.")
+        sharp = Sharpness(None if epsilon is None else float(epsilon), None if delta is None else float(delta))
+        return course, sharp
+
+
+def fresh_nonce() -> str:
+    """What tells a fresh question or training from the same one before it."""
+    return secrets.token_hex(16)
+
+
+def connect(profile: str | os.PathLike[str]) -> Client:
+    """A client for the coordinator that an analyst's profile names."""
+    # The wire is loaded only here: the simulation uses a client without it.
+    from wardround.analyst.link.grpc_link import GrpcAnalystLink  # noqa: PLC0415
+    from wardround.analyst.link.open_profile import open_profile  # noqa: PLC0415
+
+    return Client(GrpcAnalystLink(open_profile(Path(profile), now=datetime.datetime.now(datetime.UTC))))
+
+
+def _asked(question: Question) -> Asked:
+    match question:
+        case Query():
+            return Asked(question)
+        case Draft(query, view):
+            return Asked(query, view)
+        case str():
+            try:
+                from wardround.analyst.sql.read import read  # noqa: PLC0415 - an extra, loaded only for text
+            except ImportError:
+                raise ConfigurationMistaken(
+                    "sqlglot is not installed; install it with pip install 'wardround[analyst]'."
+                ) from None
+            return read(question)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,1 @@
+"""Optimisers and inference from noised sums, whatever the model."""

@@ -1,0 +1,1 @@
+"""The seam to a coordinator: the protocol, gRPC, waiting."""

@@ -1,0 +1,115 @@
+"""What `budget` returns: the privacy report, for a person, a script and a picture.
+
+It says whom the study protects and against what, what was spent by every accountant, which of the numbers are
+guarantees, what remains, and what all of it means for one patient.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from wardround.analyst.showing.documents import Json, budget_document
+from wardround.analyst.showing.interpretation import (
+    adjacency,
+    belief_table,
+    next_text,
+    patient_level,
+    patient_text,
+    plural,
+    unit_text,
+    weight_text,
+)
+from wardround.analyst.showing.plot import write_picture
+from wardround.analyst.showing.plot_budget import budget_picture
+from wardround.analyst.showing.text_tables import Table, as_html, as_text, listed
+from wardround.federation.plain_text import escaped
+from wardround.federation.question.answer import BudgetReport
+from wardround.federation.study.study import Study
+
+_PROMISED = (
+    "Guaranteed, as ε, also when questions are chosen by reading answers "
+    "(the cap: always; the filter: for whatever charges no more than this)"
+)
+_DESCRIBED = "Descriptive, as ε (the same charges, had all of them been fixed beforehand)"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BudgetResult:
+    """The study's budget as the coordinator's ledger has it."""
+
+    report: BudgetReport
+    study: Study
+
+    def document(self) -> dict[str, Json]:
+        """The JSON document of `wardround budget --json`."""
+        return budget_document(self.report, self.study)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw the budget over time, under its cap, into an .svg file."""
+        write_picture(budget_picture(self.report), Path(path))
+
+    def __str__(self) -> str:
+        beliefs = [as_text(belief_table(self.report)), *self._meaning()]
+        return "\n".join([*map(escaped, self._paragraphs()), "", *beliefs, "", as_text(self._sites())])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        beliefs = as_html(belief_table(self.report), self._meaning())
+        return as_html(self._sites(), self._paragraphs()) + beliefs
+
+    def _sites(self) -> Table:
+        rows = tuple(
+            (site.name, "frozen" if site.frozen else "active", f"{site.spent.epsilon:.4g}", f"{site.spent.delta:.3g}")
+            for site in self.report.sites
+        )
+        return Table(("site", "state", "spent ε", "at δ"), rows, 2)
+
+    def _meaning(self) -> list[str]:
+        patient = patient_level(self.report, self.study)
+        return [weight_text(self.report.cap.delta), *([] if patient is None else [patient_text(patient)])]
+
+    def _paragraphs(self) -> list[str]:
+        report = self.report
+        spent = (
+            f"Study {report.study}: of ε = {report.cap.epsilon:.4g} at δ = {report.cap.delta:.3g}, "
+            f"ε = {report.spent.epsilon:.4g} is spent over {report.events} {plural(report.events, 'charge')}; "
+            f"{next_text(report.remaining, delta=report.cap.delta)}"
+        )
+        sites = f"{report.overlap} {plural(report.overlap, 'site')}{self._groups()}"
+        return [
+            spent,
+            f"Protected: {unit_text(report.unit)}, at up to {sites}.",
+            f"Adjacency (the two worlds that are hard to tell apart): {adjacency(report.unit)}.",
+            self._overlaps(),
+            *self._statements(),
+        ]
+
+    def _groups(self) -> str:
+        shared = [f"{listed(group.sites)} (at up to {group.overlap})" for group in self.study.groups]
+        return f"; declared to share patients: {'; '.join(shared)}" if shared else ""
+
+    def _overlaps(self) -> str:
+        by, whom = self.report.by_overlap, "patient" if self.report.unit == "patient" else "unit"
+        return (
+            f"If no {whom} were at two sites, ε = {by.one:.4g} would be spent; as declared, {by.declared:.4g}; "
+            f"if any {whom} could be at every site, {by.every:.4g}."
+        )
+
+    def _statements(self) -> list[str]:
+        """Which numbers are promises, and which only describe."""
+        promised = [each for each in self.report.statements if each.guarantee]
+        described = [each for each in self.report.statements if not each.guarantee]
+        return [
+            f"{introduction}: {', '.join(f'{each.name} {_epsilon_text(each.epsilon)}' for each in statements)}."
+            for introduction, statements in ((_PROMISED, promised), (_DESCRIBED, described))
+            if statements
+        ]
+
+
+def _epsilon_text(epsilon: float) -> str:
+    return f"{epsilon:.4g}" if math.isfinite(epsilon) else "none"

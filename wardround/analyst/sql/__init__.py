@@ -1,0 +1,1 @@
+"""From SQL to a query and its presentation."""

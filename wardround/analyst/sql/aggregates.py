@@ -1,0 +1,225 @@
+"""An item of the SELECT list, read into an aggregate.
+
+A function is known by its name alone. What another database would mean by a name that is not ours is never
+guessed: it is refused with the nearest thing that works.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from wardround.analyst.sql.instead import INSTEAD, OWN
+from wardround.analyst.sql.terms import Source, column_name, describe, shown, unwrapped
+from wardround.analyst.sql.where import number
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.question.query import MAX_COLUMNS, Aggregate, Clip, Statistic
+
+_COUNTS = "use COUNT(*) to count events or COUNT(DISTINCT key) to count patients."
+_WORKS = "use COUNT(*), COUNT(DISTINCT key), SUM(column), AVG(column), STDDEV(column) or MEDIAN(column)."
+_MEDIAN = 0.5
+_CLOSE = 0.75
+
+# Name, statistic, least and most columns; all spreads are those of the patients who are there.
+_OF_COLUMNS = {
+    "VARIANCE": (Statistic.VARIANCE, 1, 1),
+    "VAR_SAMP": (Statistic.VARIANCE, 1, 1),
+    "VAR_POP": (Statistic.VARIANCE, 1, 1),
+    "STDDEV": (Statistic.STD, 1, 1),
+    "STDDEV_SAMP": (Statistic.STD, 1, 1),
+    "STDDEV_POP": (Statistic.STD, 1, 1),
+    "MEDIAN": (Statistic.QUANTILE, 1, 1),
+    "CHI_SQUARE": (Statistic.CHI_SQUARE, 2, 2),
+    "CORR": (Statistic.CORRELATION, 2, MAX_COLUMNS),
+    "REGRESS": (Statistic.REGRESSION, 2, MAX_COLUMNS),
+    "MODE": (Statistic.CHOICE, 1, 1),
+    "KEYS": (Statistic.KEYS, 1, 1),
+}
+# Name, statistic, columns, whether the number may be left out, and the form to write.
+_WITH_NUMBER = {
+    "HISTOGRAM": (Statistic.HISTOGRAM, 1, False, "HISTOGRAM(column, 20)"),
+    "KAPLAN_MEIER": (Statistic.SURVIVAL, 2, True, "KAPLAN_MEIER(time, event) or KAPLAN_MEIER(time, event, 24)"),
+    "SHARE_BELOW": (Statistic.BELOW, 1, False, "SHARE_BELOW(column, 140)"),
+    "QUANTILE": (Statistic.QUANTILE, 1, False, "QUANTILE(column, 0.9)"),
+}
+_KNOWN = (*_OF_COLUMNS, *_WITH_NUMBER, "COUNT", "SUM", "AVG", "PERCENTILE_CONT")
+
+
+def aggregate(item: exp.Expr, source: Source) -> Aggregate:
+    """The aggregate that an item of a SELECT list asks for, or `QueryMistaken` in one sentence."""
+    match item:
+        case exp.Count():
+            return _count(item, source)
+        case exp.Sum():
+            return _of_columns("SUM", Statistic.SUM, [item.this, *item.expressions], source)
+        case exp.Avg():
+            return _of_columns("AVG", Statistic.MEAN, [item.this, *item.expressions], source)
+        case exp.WithinGroup():
+            return _within_group(item, source)
+        case exp.Anonymous():
+            return _named(item.name.upper(), item.expressions, source)
+        case exp.Star() | exp.Column(this=exp.Star()):
+            raise QueryMistaken(
+                "SELECT * would return rows, and rows never leave a hospital; use COUNT(*), SUM(column) or AVG(column)."
+            )
+        case exp.Window():
+            raise QueryMistaken("window functions (OVER) are not supported; use an aggregate with GROUP BY.")
+        case exp.Filter():
+            raise QueryMistaken("FILTER is not supported; put the condition into WHERE.")
+        case exp.Subquery():
+            raise QueryMistaken("a subquery in SELECT is not supported; ask it as a question of its own.")
+        case exp.Func() if (instead := INSTEAD.get(item.sql_name())) is not None:
+            raise QueryMistaken(f"{shown(item.sql_name())} is not supported{instead}")
+        case _:
+            raise QueryMistaken(f"{describe(item)} is not supported in SELECT; {_WORKS}")
+
+
+def _named(name: str, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
+    if name in _OF_COLUMNS:
+        statistic, _, _ = _OF_COLUMNS[name]
+        return _of_columns(name, statistic, operands, source)
+    if name in _WITH_NUMBER:
+        return _with_number(name, operands, source)
+    match name:
+        case "MIN" | "MAX":
+            word, level = ("smallest", 0.01) if name == "MIN" else ("largest", 0.99)
+            raise QueryMistaken(f"the {word} value {OWN}; use PERCENTILE_CONT({level}) WITHIN GROUP (ORDER BY column).")
+        case "PERCENTILE_CONT":
+            raise QueryMistaken(
+                "PERCENTILE_CONT is written with its column behind it: "
+                "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY column)."
+            )
+        case _ if name in INSTEAD:
+            raise QueryMistaken(f"{name} is not supported{INSTEAD[name]}")
+        case _:
+            guess = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=_CLOSE)
+            works = f"the nearest that works is {guess[0]}." if guess else _WORKS
+            raise QueryMistaken(f"the function {shown(name)} is not supported in SELECT; {works}")
+
+
+def _count(count: exp.Count, source: Source) -> Aggregate:
+    if count.expressions:
+        raise QueryMistaken(f"COUNT of several columns is not supported; {_COUNTS}")
+    match count.this:
+        case exp.Star() as star if not any(star.args.values()):
+            return Aggregate(Statistic.COUNT)
+        case exp.Distinct(expressions=[only]) as distinct if not distinct.args.get("on"):
+            match unwrapped(only):
+                case exp.Column(this=exp.Identifier()) as column:
+                    return Aggregate(Statistic.COUNT, column_name(column, source))
+                case other:
+                    raise QueryMistaken(f"COUNT(DISTINCT {describe(other)}) is not supported; {_COUNTS}")
+        case exp.Distinct():
+            raise QueryMistaken(f"COUNT(DISTINCT …) takes one column; {_COUNTS}")
+        case exp.Column() as column:
+            name = shown(column.name)
+            raise QueryMistaken(f"COUNT({name}) is not supported; use COUNT(*) with WHERE {name} IS NOT NULL.")
+        case _:
+            raise QueryMistaken(f"this form of COUNT is not supported; {_COUNTS}")
+
+
+def _of_columns(name: str, statistic: Statistic, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
+    _, least, most = _OF_COLUMNS.get(name, (statistic, 1, 1))
+    if not least <= len(operands) <= most:
+        wanted = {(1, 1): "one column", (2, 2): "two columns"}.get((least, most), f"{least} to {most} columns")
+        raise QueryMistaken(f"{name} takes {wanted} of the study, and here are {len(operands)}.")
+    return _aggregate(name, statistic, operands, source, level=_MEDIAN if name == "MEDIAN" else None)
+
+
+def _with_number(name: str, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
+    statistic, columns, optional, form = _WITH_NUMBER[name]
+    if len(operands) != columns + 1 and not (optional and len(operands) == columns):
+        raise QueryMistaken(f"{name} is written as {form}.")
+    given = None if len(operands) == columns else _plain_number(operands[columns], f"{name} is written as {form}.")
+    if statistic in (Statistic.QUANTILE, Statistic.BELOW):
+        level = None if given is None else float(given)
+        return _aggregate(name, statistic, operands[:columns], source, level=level)
+    if isinstance(given, float):
+        raise QueryMistaken(f"{name} takes a whole number of intervals; it is written as {form}.")
+    return _aggregate(name, statistic, operands[:columns], source, bins=given)
+
+
+def _within_group(item: exp.WithinGroup, source: Source) -> Aggregate:
+    form = "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY column)"
+    match item.this, item.args.get("expression"):
+        case exp.Anonymous(expressions=levels) as call, exp.Order(expressions=[exp.Ordered() as ordered]):
+            name = call.name.upper()
+        case _:
+            raise QueryMistaken(f"this form of WITHIN GROUP is not supported; use {form}.")
+    match name:
+        case "PERCENTILE_CONT" if len(levels) == 1:
+            if ordered.args.get("desc"):
+                raise QueryMistaken(f"a quantile is counted from below; leave DESC out of {form}.")
+            level = _plain_number(levels[0], f"the level of a quantile is a number; use {form}.")
+            return _aggregate(name, Statistic.QUANTILE, [ordered.this], source, level=float(level))
+        case "MODE":
+            raise QueryMistaken("MODE is written as MODE(column).")
+        case _ if name in INSTEAD:
+            raise QueryMistaken(f"{name} is not supported{INSTEAD[name]}")
+        case _:
+            raise QueryMistaken(f"this form of WITHIN GROUP is not supported; use {form}.")
+
+
+def _aggregate(
+    name: str,
+    statistic: Statistic,
+    operands: Sequence[exp.Expr],
+    source: Source,
+    *,
+    level: float | None = None,
+    bins: int | None = None,
+) -> Aggregate:
+    found = [_operand(name, operand, source) for operand in operands]
+    column, *others = (column for column, _ in found)
+    clips = sorted({clip for _, clip in found if clip is not None}, key=lambda clip: clip.column)
+    return Aggregate(statistic, column, tuple(others), level, bins, tuple(clips))
+
+
+def _operand(name: str, operand: exp.Expr, source: Source) -> tuple[str, Clip | None]:
+    """A column, and the narrower bounds that the question gives it."""
+    match unwrapped(operand):
+        case exp.Column(this=exp.Identifier()) as column:
+            return column_name(column, source), None
+        case exp.Anonymous() as call if call.name.upper() in ("CLAMP", "LEAST", "GREATEST"):
+            return _clamped(call, source)
+        case exp.Distinct():
+            raise QueryMistaken(f"{name}(DISTINCT …) is not supported; use {name}(column).")
+        case exp.IgnoreNulls() | exp.RespectNulls():
+            raise QueryMistaken(f"absent values are always left out; use {name}(column).")
+        case other:
+            several = _OF_COLUMNS.get(name, (None, 1, 1))[2] > 1 or name == "KAPLAN_MEIER"
+            columns = "columns" if several else "one column"
+            raise QueryMistaken(f"{name} takes {columns} of the study, not {describe(other)}.")
+
+
+def _clamped(call: exp.Anonymous, source: Source) -> tuple[str, Clip]:
+    """CLAMP(x, lower, upper) or LEAST(GREATEST(x, lower), upper), either way round."""
+    form = "narrower bounds are written as CLAMP(column, 90, 180)."
+    operands = [unwrapped(each) for each in call.expressions]
+    match call.name.upper(), operands:
+        case "CLAMP", [exp.Column(this=exp.Identifier()) as column, lower, upper]:
+            return _clip(column_name(column, source), _plain_number(lower, form), _plain_number(upper, form))
+        case ("LEAST" | "GREATEST") as outer, [exp.Anonymous(expressions=[first, near]) as within, far]:
+            inner = unwrapped(first)
+            both = {outer, within.name.upper()} == {"LEAST", "GREATEST"}
+            if both and isinstance(inner, exp.Column) and isinstance(inner.this, exp.Identifier):
+                low, high = (near, far) if outer == "LEAST" else (far, near)
+                return _clip(column_name(inner, source), _plain_number(low, form), _plain_number(high, form))
+        case _:
+            pass
+    raise QueryMistaken(form)
+
+
+def _clip(column: str, lower: float, upper: float) -> tuple[str, Clip]:
+    return column, Clip(column, float(lower), float(upper))
+
+
+def _plain_number(tree: exp.Expr, otherwise: str) -> int | float:
+    inner = unwrapped(tree)
+    while isinstance(inner, exp.Neg):
+        inner = unwrapped(inner.this)
+    if not isinstance(inner, exp.Literal) or inner.is_string:
+        raise QueryMistaken(otherwise)
+    return number(unwrapped(tree))

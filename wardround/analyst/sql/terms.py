@@ -1,0 +1,104 @@
+"""The small words of the SQL reader: names, and what to call a thing that is not supported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.plain_text import escaped
+from wardround.federation.study.study_file import IDENTIFIER
+
+GRAMMAR = (
+    "a question is SELECT [group columns,] aggregates such as COUNT(*), AVG(column) or MEDIAN(column) FROM table "
+    "[WHERE condition] [GROUP BY columns] [HAVING condition] [ORDER BY columns] [LIMIT number]."
+)
+_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The one table of a question, and the other name it may have there."""
+
+    table: str
+    alias: str
+
+
+def identifier(name: str) -> str:
+    """A name as written, when a study could have it; the study decides whether it does."""
+    if not IDENTIFIER.fullmatch(name):
+        raise QueryMistaken(f"'{shown(name)}' cannot be a name in a study; names are up to 63 letters, digits and '_'.")
+    return name
+
+
+def column_name(column: exp.Column, source: Source) -> str:
+    """The column's own name; a prefix must be the question's table."""
+    prefix = column.table
+    if column.args.get("db") or column.args.get("catalog") or (prefix and prefix not in (source.table, source.alias)):
+        raise QueryMistaken(
+            f"the prefix of {shown(column.name)!r} is not the question's table; write the column's name alone."
+        )
+    if column.args.get("join_mark"):
+        raise QueryMistaken(f"the mark (+) is not supported; write {shown(column.name)} alone.")
+    return identifier(column.name)
+
+
+def unwrapped(term: exp.Expr) -> exp.Expr:
+    """The term without the parentheses around it."""
+    while isinstance(term, exp.Paren):
+        term = term.this
+    return term
+
+
+def describe(term: exp.Expr | None) -> str:
+    """What to call `term` in a sentence that refuses it."""
+    match term:
+        case None:
+            return "nothing"
+        case exp.Subquery() | exp.Query() | exp.Exists() | exp.SubqueryPredicate():
+            return "a subquery"
+        case exp.Window():
+            return "a window function"
+        case exp.Case() | exp.If():
+            return "CASE"
+        case exp.Star():
+            return "*"
+        case exp.Null():
+            return "NULL"
+        case exp.Boolean():
+            return "TRUE" if term.this else "FALSE"
+        case exp.Literal():
+            return f"the value {shown(term.name)!r}"
+        case exp.Column() | exp.Identifier():
+            return f"the column {shown(term.name)!r}"
+        case exp.Placeholder() | exp.Parameter() | exp.SessionParameter():
+            return "a parameter"
+        case _:
+            return _describe_operation(term)
+
+
+def _describe_operation(term: exp.Expr) -> str:
+    match term:
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod() | exp.IntDiv() | exp.Pow() | exp.Neg():
+            return "arithmetic"
+        case exp.DPipe() | exp.Concat():
+            return "joining texts"
+        case exp.And() | exp.Or() | exp.Not() | exp.Predicate():
+            return "a condition"
+        case exp.Cast() | exp.TryCast():
+            return "a cast"
+        case exp.Tuple():
+            return "a list of values"
+        case exp.Anonymous() | exp.AnonymousAggFunc():
+            return f"the function {shown(term.name.upper())}"
+        case exp.Func():
+            return f"the function {shown(term.sql_name())}"
+        case _:
+            return shown(term.key.upper())
+
+
+def shown(text: str) -> str:
+    """A piece of what was sent, short and escaped."""
+    piece = escaped(text)
+    return piece if len(piece) <= _SHOWN else piece[: _SHOWN - 1] + "…"

@@ -1,0 +1,1 @@
+"""What an answer is made of: grids, parts, totals and releases."""

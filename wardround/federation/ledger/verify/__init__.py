@@ -1,0 +1,1 @@
+"""Whether a ledger is true, found out offline."""

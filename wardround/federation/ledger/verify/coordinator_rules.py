@@ -1,0 +1,182 @@
+"""What must be true of a coordinator's ledger, entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from wardround.federation.errors import LedgerCorrupt
+from wardround.federation.ledger.entry_body import cap_in, cost_in, facts_in, text_in
+from wardround.federation.ledger.verify.evidence import Store
+from wardround.federation.ledger.verify.problems import Code, Problem
+from wardround.federation.ledger.verify.site_rules import price_of, within
+from wardround.federation.ledger.verify.training_rules import BlockRules
+from wardround.federation.trust.entry import Entry
+from wardround.privacy.accounting.cost import Cost
+from wardround.privacy.budget.filter import Cap
+from wardround.privacy.budget.parallel import Group, groups_among, over_groups
+
+
+class CoordinatorRules:
+    """Reserved before received, once each, and what the dearest patient lost never above the cap."""
+
+    def __init__(self, *, overlap: int | None, groups: tuple[Group, ...] = ()) -> None:
+        self._overlap = overlap
+        self._groups = groups
+        self._cap: Cap | None = None
+        self._allowance = Cost.zero()
+        self._by_site: dict[str, Cost] = {}
+        self._held: dict[tuple[str, str], Cost] = {}
+        self._plans: set[str] = set()
+        self._voided: dict[tuple[str, str], int] = {}
+        self._declined: set[tuple[str, str]] = set()
+        self._received: dict[tuple[str, str], tuple[Entry, str]] = {}
+        self._settled: set[str] = set()
+        self._answered: dict[str, tuple[int, str]] = {}
+        self._blocks = BlockRules()
+
+    @property
+    def spent(self) -> Cost:
+        """The loss of the patient it costs most."""
+        groups = groups_among(self._by_site, declared=self._groups, overlap=self._overlap)
+        return over_groups(self._by_site, groups)
+
+    @property
+    def cap(self) -> Cap | None:
+        """The study's cap."""
+        return self._cap
+
+    def read(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
+        """What is wrong with the next entry."""
+        match entry.kind:
+            case "capped":
+                yield from self._read_cap(body)
+            case "enrolled":
+                yield from self._enrolled(body)
+            case "reserved":
+                yield from self._reserved(entry, body)
+            case "voided" | "received" | "declined":
+                yield from self._from_site(entry, body)
+            case "settled" | "answered":
+                yield from self._concluded(entry, body)
+            case "frozen":
+                if text_in(body, "site") not in self._by_site:
+                    yield Code.UNKNOWN_SITE
+            case "revoked":
+                text_in(body, "name")
+            case "opened":
+                yield Code.NOT_OPENED
+            case _:
+                yield Code.MALFORMED_ENTRY
+
+    def compare(self, store: Store) -> Iterator[Problem]:
+        """Where the tables differ from the chain."""
+        if {site: balance.spent for site, balance in store.accounts.items()} != self._by_site:
+            yield Problem(0, Code.WRONG_ACCOUNT)
+        if any(not balance.allowance.fits(self._allowance) for balance in store.accounts.values()):
+            yield Problem(0, Code.WRONG_ALLOWANCE)
+        yield from self._compare_bytes(store)
+        yield from self._blocks.compare(store.steps)
+        for plan_id, (number, hashed) in self._answered.items():
+            if store.answers.get(plan_id) != hashed:
+                yield Problem(number, Code.ALTERED_BYTES)
+        for plan_id in store.answers:
+            if plan_id not in self._answered:
+                yield Problem(0, Code.UNLISTED_BYTES)
+
+    def finish(self) -> Iterator[Problem]:
+        """What only the whole chain shows: a charge is given back on a signed refusal, and on nothing else."""
+        for pair, number in self._voided.items():
+            if pair not in self._declined:
+                yield Problem(number, Code.WRONG_REFUSAL)
+
+    def _compare_bytes(self, store: Store) -> Iterator[Problem]:
+        for pair, (entry, hashed) in self._received.items():
+            stored = store.releases.get(pair)
+            if stored is None:
+                yield Problem(entry.sequence, Code.MISSING_BYTES)
+            elif (stored.sequence, stored.site, stored.release_hash) != (entry.sequence, pair[1], hashed):
+                yield Problem(entry.sequence, Code.ALTERED_BYTES)
+        for pair in store.releases:
+            if pair not in self._received:
+                yield Problem(0, Code.UNLISTED_BYTES)
+
+    def _read_cap(self, body: Mapping[str, object]) -> Iterator[Code]:
+        cap, allowance = cap_in(body), cost_in(body)
+        # The study's allowance is fixed once; another study is another ledger.
+        if self._cap is not None or not within(allowance, cap):
+            yield Code.WRONG_ALLOWANCE
+        self._cap, self._allowance = cap, allowance
+
+    def _enrolled(self, body: Mapping[str, object]) -> Iterator[Code]:
+        site = text_in(body, "site")
+        text_in(body, "key")
+        if site in self._by_site:
+            yield Code.UNKNOWN_SITE
+        self._by_site.setdefault(site, Cost.zero())
+
+    def _reserved(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
+        plan_id, facts, cost = text_in(body, "plan_id"), facts_in(body), cost_in(body)
+        sites = _texts(body, "sites")
+        if cost != price_of(facts):
+            yield Code.WRONG_CHARGE
+        if not self._by_site.keys() >= set(sites):
+            yield Code.UNKNOWN_SITE
+        if plan_id in self._plans or len(set(sites)) != len(sites):
+            yield Code.REPEATED_CHARGE
+        yield from self._blocks.charged(facts, plan_id=plan_id, sites=sites, sequence=entry.sequence)
+        self._plans.add(plan_id)
+        for site in sites:
+            self._held[plan_id, site] = cost
+            self._by_site[site] = self._by_site.get(site, Cost.zero()) + cost
+        if not self.spent.fits(self._allowance):
+            yield Code.OVERSPENT
+
+    def _from_site(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
+        pair = text_in(body, "plan_id"), text_in(body, "site")
+        match entry.kind:
+            case "received":
+                if pair not in self._held:
+                    yield Code.UNPAID_RELEASE
+                if pair in self._received:
+                    yield Code.SECOND_RELEASE
+                self._received.setdefault(pair, (entry, text_in(body, "release_hash")))
+            case "declined":
+                known = pair in self._held or pair in self._voided
+                if not known or pair in self._received or pair in self._declined:
+                    yield Code.WRONG_REFUSAL
+                self._declined.add(pair)
+            case _:
+                if pair not in self._held or pair in self._received:
+                    yield Code.WRONG_REFUSAL
+                yield from self._blocks.given_back(*pair)
+                self._give_back(pair)
+                self._voided.setdefault(pair, entry.sequence)
+
+    def _give_back(self, pair: tuple[str, str]) -> None:
+        cost, before = self._held.pop(pair, Cost.zero()), self._by_site.get(pair[1], Cost.zero())
+        self._by_site[pair[1]] = Cost(
+            mu_squared=before.mu_squared - cost.mu_squared,
+            pure=before.pure - cost.pure,
+            slack=before.slack - cost.slack,
+        )
+
+    def _concluded(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
+        plan_id = text_in(body, "plan_id")
+        if entry.kind == "answered":
+            hashed = text_in(body, "answer_hash")
+            if plan_id in self._answered or plan_id not in self._settled:
+                yield Code.SECOND_ANSWER
+            self._answered.setdefault(plan_id, (entry.sequence, hashed))
+            return
+        if plan_id not in self._plans:
+            yield Code.UNPAID_RELEASE
+        if any((plan_id, site) not in self._received for site in _texts(body, "answered")):
+            yield Code.MISSING_BYTES
+        self._settled.add(plan_id)
+
+
+def _texts(body: Mapping[str, object], key: str) -> list[str]:
+    listed = body.get(key)
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+        raise LedgerCorrupt(private=f"an entry has no list {key!r}")
+    return listed

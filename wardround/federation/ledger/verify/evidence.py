@@ -1,0 +1,229 @@
+"""What there is to verify, read once: a folder's ledger with the tables beside its chain, or an export of it.
+
+Nothing here is believed. Reading ends before checking begins, so a serving process is not kept from committing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wardround.federation import canonical
+from wardround.federation.errors import ConfigurationMistaken, FederationError, LedgerBusy, LedgerCorrupt
+from wardround.federation.forms.release import Extent, decode_release, extent, release_hash
+from wardround.federation.ledger import accounts, chain
+from wardround.federation.ledger.accounts import Balance
+from wardround.federation.ledger.sqlite_file import BUSY_SECONDS, LEDGER_FILE, lost
+from wardround.federation.strict_toml import read_text
+from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.entry import Entry, Head
+from wardround.federation.trust.identity import Identity
+
+FORMAT = "wardround-ledger-1"
+HEADER_KEYS = ("format", "role", "name", "key", "study_hash", "study", "sequence", "digest")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBytes:
+    """A stored release, as far as it has to be known: whose it is, its hash and how much it says, if it can be read."""
+
+    sequence: int
+    site: str
+    release_hash: str
+    extent: Extent | None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What the tables beside the chain say.
+
+    `releases` are by plan and, at a coordinator, site; `answers` are hashes by plan; `steps` are the block and the
+    place of a round by plan, none in a ledger that was made before there were trainings and never opened since;
+    `closed` are the entries that closed a table, by its name, and none likewise.
+    """
+
+    accounts: Mapping[str, Balance]
+    charges: Mapping[str, int]
+    refusals: Mapping[str, int]
+    releases: Mapping[tuple[str, str], StoredBytes]
+    receipts: Mapping[str, Entry]
+    answers: Mapping[str, str]
+    steps: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    closed: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A ledger to be judged; `study` is the canonical text of the study, empty when there is none."""
+
+    key: str
+    study: str
+    entries: tuple[Entry, ...]
+    digests: tuple[str, ...]
+    store: Store | None
+    header: Mapping[str, object] | None = None
+
+
+def read_evidence(place: Path) -> Evidence:
+    """A folder or an export; `LedgerCorrupt` when it cannot be read, `ConfigurationMistaken` when it is not there."""
+    folder = place.parent if place.name == LEDGER_FILE else place
+    if folder.is_dir():
+        return _read_folder(folder)
+    if not place.is_file():
+        raise ConfigurationMistaken(f"{place} is neither a folder with a ledger nor an export of one.")
+    return _read_export(place)
+
+
+@contextlib.contextmanager
+def _damage_reported() -> Iterator[None]:
+    """Whatever damaged bytes make the readers say, as one error of ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", -1) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise LedgerBusy(private=str(error)) from None
+        raise LedgerCorrupt(private=str(error)) from None
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, MemoryError, OSError) as error:
+        raise LedgerCorrupt(private=str(error)) from None
+
+
+def _read_folder(folder: Path) -> Evidence:
+    path = folder / LEDGER_FILE
+    if not path.is_file():
+        if (folder / "identity.pem").exists():
+            raise lost(path, "is missing")
+        raise ConfigurationMistaken(f"{folder} has no ledger; name a role's folder, or an export of its ledger.")
+    with _damage_reported():
+        # Writable, because a journal left by a crash must be rolled back before anything can be read.
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=BUSY_SECONDS
+        )
+        with contextlib.closing(connection):
+            connection.execute("PRAGMA trusted_schema = 0")
+            connection.execute("BEGIN")
+            _require_sound(connection)
+            entries = tuple(_sound(entry) for entry in chain.entries(connection))
+            digests = tuple(str(row[0]) for row in connection.execute("SELECT digest FROM entries ORDER BY sequence"))
+            store = _store(connection)
+    return Evidence(key=_own_key(folder), study=_study_text(folder), entries=entries, digests=digests, store=store)
+
+
+def _require_sound(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
+        raise LedgerCorrupt(private="SQLite's own check failed")
+    if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        raise LedgerCorrupt(private="a row refers to an entry that is not there")
+
+
+def _sound(entry: Entry) -> Entry:
+    columns = (entry.sequence, entry.previous, entry.kind, entry.body, entry.signature)
+    if [type(column) for column in columns] != [int, str, str, str, bytes]:
+        raise LedgerCorrupt(private="an entry has a column of the wrong type")
+    return entry
+
+
+def _store(connection: sqlite3.Connection) -> Store:
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    charges: dict[str, int] = {}
+    refusals: dict[str, int] = {}
+    releases: dict[tuple[str, str], StoredBytes] = {}
+    receipts: dict[str, Entry] = {}
+    answers: dict[str, str] = {}
+    steps: dict[str, tuple[str, int]] = {}
+    if "steps" in tables:
+        rows = connection.execute("SELECT plan_id, block, place FROM steps")
+        steps = {plan_id: (block, place) for plan_id, block, place in rows}
+    closed: dict[str, int] = {}
+    if "closed_tables" in tables:
+        closed = dict(connection.execute("SELECT name, sequence FROM closed_tables"))
+    if "charges" in tables:
+        charges = dict(connection.execute("SELECT plan_id, sequence FROM charges"))
+        refusals = dict(connection.execute("SELECT plan_id, sequence FROM refusals"))
+        for plan_id, sequence, payload in connection.execute("SELECT plan_id, sequence, payload FROM releases"):
+            releases[plan_id, ""] = _stored(plan_id, sequence, bytes(payload))
+        for row in connection.execute("SELECT plan_id, sequence, previous, kind, body, signature FROM receipts"):
+            receipts[row[0]] = _sound(Entry(*row[1:]))
+    elif "submissions" in tables:
+        for plan_id, site, sequence, payload in connection.execute(
+            "SELECT plan_id, site, receipt, payload FROM submissions WHERE code = ''"
+        ):
+            releases[plan_id, site] = _stored(plan_id, sequence, bytes(payload))
+        for plan_id, answer in connection.execute("SELECT plan_id, answer FROM answers"):
+            answers[plan_id] = hashlib.sha256(answer.encode()).hexdigest()
+    return Store(accounts.balances(connection), charges, refusals, releases, receipts, answers, steps, closed)
+
+
+def _stored(plan_id: str, sequence: int, payload: bytes) -> StoredBytes:
+    hashed = release_hash(payload)
+    try:
+        release = decode_release(payload)
+    except FederationError:
+        return StoredBytes(sequence, "", hashed, None)
+    return StoredBytes(sequence, release.site, hashed, extent(release) if release.plan_id == plan_id else None)
+
+
+def _own_key(folder: Path) -> str:
+    try:
+        return Identity.load(folder / "identity.pem").public.key
+    except ConfigurationMistaken:
+        return ""
+
+
+def _study_text(folder: Path) -> str:
+    path = folder / "study.toml"
+    try:
+        return canonical.encode(parse_study(read_text(path))).decode("ascii") if path.exists() else ""
+    except ConfigurationMistaken:
+        return "a study that cannot be read"
+
+
+def encode_line(document: Mapping[str, object]) -> str:
+    """One line of an export."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def entry_line(entry: Entry) -> str:
+    """One entry as a line of an export."""
+    return encode_line(
+        {
+            "sequence": entry.sequence,
+            "previous": entry.previous,
+            "kind": entry.kind,
+            "body": entry.body,
+            "signature": entry.signature.hex(),
+        }
+    )
+
+
+def _read_export(path: Path) -> Evidence:
+    with _damage_reported():
+        first, *rest = path.read_bytes().decode("ascii").removesuffix("\n").split("\n")
+        header = json.loads(first)
+        if not isinstance(header, dict) or sorted(header) != sorted(HEADER_KEYS) or encode_line(header) != first:
+            raise LedgerCorrupt(private="the first line is not the header of an export")
+        entries = tuple(_entry_in(line) for line in rest)
+        last = entries[-1].head if entries else None
+        if header["format"] != FORMAT or last != Head(header["sequence"], header["digest"]):
+            raise LedgerCorrupt(private="the export is cut short or of another format")
+        return Evidence(
+            key=str(header["key"]), study=str(header["study"]), entries=entries, digests=(), store=None, header=header
+        )
+
+
+def _entry_in(line: str) -> Entry:
+    document = json.loads(line)
+    entry = Entry(
+        sequence=document["sequence"],
+        previous=document["previous"],
+        kind=document["kind"],
+        body=document["body"],
+        signature=bytes.fromhex(document["signature"]),
+    )
+    if entry_line(_sound(entry)) != line:
+        raise LedgerCorrupt(private="a line of the export does not have its canonical form")
+    return entry

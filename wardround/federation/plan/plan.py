@@ -1,0 +1,291 @@
+"""A plan: a query or a step of a training made exact, so that its price and its answer are determined.
+
+`plan_id` is the hash of the canonical encoding. The same plan is charged once and answered with the same
+stored bytes forever; anything that differs is another plan and another charge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Annotated
+
+from wardround.federation import canonical
+from wardround.federation.errors import InvariantBroken, PlanRefused
+from wardround.federation.limits import Many, Member, Names, Needed, Nonce, StudyHash, Whole
+from wardround.federation.models.step_form import LENGTH, StepForm, step_form, width_of
+from wardround.federation.models.training import Scale, StageKind, Step, Training
+from wardround.federation.plan.layout import Part, Shape, shape
+from wardround.federation.question.query import MAX_AGGREGATES, Query, Statistic
+from wardround.federation.study.study import Study
+from wardround.privacy.accounting.cost import PURE_UNIT, Cost, Fact, total
+from wardround.privacy.budget.facts import AnyFact, AnyMechanism
+from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact
+from wardround.privacy.mechanisms.partition_selection import LARGEST_THRESHOLD, SelectionFact
+from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing, exact_epsilon
+from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+
+_REMEMBERED = 32
+SLACK_OF_ONE_SUM = 2**8
+"""The arithmetic of composing sampled sums takes about so much of the slack for each of them."""
+
+FEWEST_SUMS = 1024
+# A training need not use up the ε that its slack was chosen for.
+_SHARES_OF_SLACK = 4
+
+
+# Without slots, so that what follows from the encoding is computed once. It is kept on the very object and not looked
+# up by equality: 40 equals 40.0, but they are two encodings.
+@dataclass(frozen=True)
+class Plan:
+    """What every participant is asked: study, query, mechanism, one noise scale per part, participants.
+
+    `threshold` is what a noised count must pass before its key is shown, in grid steps; 0 where no keys are.
+    """
+
+    study_hash: StudyHash
+    query: Annotated[Query | Step, Needed("a plan asks nothing.")]
+    mechanism: Annotated[AnyMechanism, Member("a mechanism", but=(Choosing.EXPONENTIAL,))]
+    scales: Annotated[tuple[Scale, ...], Many("a plan has too few or too many noise scales.", MAX_AGGREGATES, least=1)]
+    participants: Annotated[tuple[str, ...], Names("the participants")]
+    nonce: Nonce = ""
+    threshold: Annotated[int, Whole("a threshold", upper=LARGEST_THRESHOLD)] = 0
+
+    @cached_property
+    def encoding(self) -> bytes:
+        """The canonical bytes: every task of the plan is signed over them."""
+        return canonical.encode(self)
+
+    @cached_property
+    def plan_id(self) -> str:
+        """The key of everything that happens to this plan."""
+        return hashlib.sha256(self.encoding).hexdigest()
+
+    @cached_property
+    def block(self) -> str:
+        """What the rounds of one training have in common; empty for a question."""
+        if not isinstance(self.query, Step):
+            return ""
+        return canonical.digest((self.study_hash, self.query.training, self.participants, self.nonce))
+
+    @cached_property
+    def addressed(self) -> frozenset[str]:
+        """The participants, to look for one of a thousand."""
+        return frozenset(self.participants)
+
+    @cached_property
+    def lists_its_participants_once(self) -> bool:
+        """Whether every participant is there once, in order."""
+        return tuple(sorted(set(self.participants))) == self.participants
+
+    def laws(self) -> tuple[NoiseLaw, ...]:
+        """The noise of each part."""
+        if not isinstance(self.mechanism, Mechanism):
+            raise InvariantBroken(private="a choice adds no noise")
+        return tuple(NoiseLaw(self.mechanism, scale) for scale in self.scales)
+
+
+# Without slots, so that the cost is derived once.
+@dataclass(frozen=True)
+class Charge:
+    """What one plan costs one site: facts that never change, and the integers derived from them.
+
+    A step of a training costs its whole `block` where that is not paid yet, and nothing where it is.
+    """
+
+    plan_id: str
+    facts: tuple[AnyFact, ...]
+    block: str = ""
+    place: int = 0
+    dimension: int = 0
+
+    @cached_property
+    def cost(self) -> Cost:
+        """The amounts the ledger adds up, rounded against us."""
+        return total(self.facts)
+
+    def is_paid_by(self, facts: tuple[AnyFact, ...]) -> bool:
+        """Whether an entry with these facts charged this plan: whole, or as a further round of its block."""
+        return facts == self.facts or (bool(self.block) and facts == self.continued().facts)
+
+    def continued(self) -> Charge:
+        """The charge of a further round, where the block is paid already."""
+        return Charge(
+            self.plan_id, (StepFact(self.block, self.place, self.dimension),), self.block, self.place, self.dimension
+        )
+
+
+def block_of(plan: Plan) -> str:
+    """What the rounds of one training have in common; empty for a question."""
+    return plan.block
+
+
+def form_of(plan: Plan, study: Study) -> Shape | StepForm:
+    """The form of this plan's answer, of a question or of a step; `PlanRefused` when it does not fit the study."""
+    return _form(_Exact(plan, study))
+
+
+class _Exact:
+    """A plan and a study as one key: equal where their encodings are."""
+
+    __slots__ = ("plan", "study")
+
+    def __init__(self, plan: Plan, study: Study) -> None:
+        self.plan = plan
+        self.study = study
+
+    def __hash__(self) -> int:
+        return hash(self.plan.plan_id)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Exact)
+            and self.plan.plan_id == other.plan.plan_id
+            and self.study.study_hash == other.study.study_hash
+        )
+
+
+# A site needs the form of a plan several times on the one path, and a coordinator for each site that answers.
+@lru_cache(maxsize=_REMEMBERED)
+def _form(exact: _Exact) -> Shape | StepForm:
+    plan, study = exact.plan, exact.study
+    return _step_form_of(plan, study) if isinstance(plan.query, Step) else shape_of(plan, study)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _price(exact: _Exact) -> Charge:
+    return _charge(exact.plan, _form(exact), exact.study)
+
+
+def _step_form_of(plan: Plan, study: Study) -> StepForm:
+    _require_study(plan, study)
+    step = plan.query
+    if not isinstance(step, Step):
+        raise InvariantBroken(private="a question is no step")
+    form = step_form(step, study)
+    stage = step.training.stages[step.stage]
+    if plan.mechanism is not Mechanism.DISCRETE_GAUSSIAN or plan.scales != (stage.scale,) or plan.threshold:
+        msg = "a step is noised by discrete Gaussian noise, as its training says."
+        raise PlanRefused(msg)
+    return form
+
+
+def _require_study(plan: Plan, study: Study) -> None:
+    if plan.study_hash != study.study_hash:
+        msg = "the plan names a study that this site did not sign."
+        raise PlanRefused(msg)
+
+
+def shape_of(plan: Plan, study: Study) -> Shape:
+    """The form of a question's answer; `PlanRefused` when the plan does not fit the study."""
+    _require_study(plan, study)
+    if isinstance(plan.query, Step):
+        raise InvariantBroken(private="a step is no question")
+    form = shape(plan.query, study, plan.mechanism)
+    # Compared as bytes: 40 and 40.0 are equal numbers but two encodings, and so two plan ids.
+    if canonical.encode(form.query) != canonical.encode(plan.query) or len(plan.scales) != len(form.parts):
+        msg = "the plan is not in canonical form."
+        raise PlanRefused(msg)
+    statistic = form.query.aggregates[0].statistic
+    if (plan.threshold != 0) != (statistic is Statistic.KEYS):
+        msg = "a plan has a threshold exactly where keys are selected."
+        raise PlanRefused(msg)
+    if not isinstance(plan.mechanism, Mechanism) and (
+        plan.mechanism is not Choosing.PERMUTE_AND_FLIP or statistic is not Statistic.CHOICE
+    ):
+        msg = "a plan chooses by permute-and-flip, and only where a choice is asked for."
+        raise PlanRefused(msg)
+    return form
+
+
+def price(plan: Plan, study: Study) -> Charge:
+    """What this plan costs at one site. Both sides call this; nobody sends it."""
+    return _price(_Exact(plan, study))
+
+
+def _charge(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:
+    try:
+        charge = _block_charge(plan, form) if isinstance(form, StepForm) else Charge(plan.plan_id, _facts(plan, form))
+        cost = charge.cost
+    except ValueError as error:
+        raise PlanRefused(f"the plan's noise is outside what can be accounted: {error}") from None
+    if isinstance(form, StepForm) and cost.slack > training_slack(form.step.training, cost, study):
+        msg = "the training takes far more of δ than its share of ε; nothing else could be asked afterwards."
+        raise PlanRefused(msg)
+    if plan.threshold and cost.slack > selection_slack(cost, study):
+        msg = "the plan's threshold is too low: showing a key of one patient takes more δ than the plan's share of ε."
+        raise PlanRefused(msg)
+    return charge
+
+
+def selection(law: NoiseLaw, part: Part, threshold: int) -> SelectionFact:
+    """The fact of a selection of keys with this noise."""
+    return SelectionFact(law, threshold, max_keys=part.max_groups, steps=part.increment)
+
+
+def selection_slack(cost: Cost, study: Study) -> int:
+    """How much slack a selection may take at one site: as large a share of the study's as its share of the loss.
+
+    Each lane has the share of the slack that it has of ε. So the questions that fit a study's ε fit its δ, whoever
+    plans them, and no plan can take more.
+    """
+    allowance, whole = study.cap.allowance(), Fraction(study.cap.epsilon)
+    share = Fraction(cost.pure, PURE_UNIT) / whole
+    if cost.mu_squared and allowance.mu_squared:
+        share += (1 - Fraction(study.cap.pure_epsilon) / whole) * Fraction(cost.mu_squared, allowance.mu_squared)
+    return math.floor(allowance.slack * min(share, Fraction(1)))
+
+
+def training_slack(training: Training, cost: Cost, study: Study) -> int:
+    """How much slack a training may take at one site: as a selection, but for a few times of that.
+
+    A hospital limits the ε of a plan. Without this one plan of hardly any ε could take all of the slack, and so end
+    what the study may ask. Very small shares are raised to what the arithmetic of so many sums takes.
+    """
+    sums = sum(stage.rounds * stage.steps for stage in training.stages)
+    least = SLACK_OF_ONE_SUM * max(sums, FEWEST_SUMS) + max(cost.slack - training.slack, 0)
+    return max(_SHARES_OF_SLACK * selection_slack(cost, study), least)
+
+
+def choice(plan: Plan, part: Part) -> ChoiceFact:
+    """The fact of a choice: one unit moves every candidate's count by at most 1, all the same way, so ε is 1/scale."""
+    # A scale of the wire, as it would be that of Laplace noise.
+    scale = NoiseLaw(Mechanism.DISCRETE_LAPLACE, plan.scales[0]).scale
+    return ChoiceFact(Choosing.PERMUTE_AND_FLIP, exact_epsilon(1 / scale), part.dimension)
+
+
+def folds_of(training: Training, inputs: int) -> tuple[tuple[StageFact, ...], tuple[StageFact, ...]]:
+    """What is added up over the patients that a training learns from, and over those it is tried on."""
+    folds: dict[bool, list[StageFact]] = {False: [], True: []}
+    for stage in training.stages:
+        fact = StageFact(
+            law=NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, stage.scale),
+            l2_sensitivity_squared=LENGTH**2,
+            dimension=width_of(stage.kind, training.model, inputs),
+            count=stage.rounds * stage.steps,
+            rate=stage.rate,
+        )
+        folds[stage.kind is StageKind.SCORES].append(fact)
+    return tuple(folds[False]), tuple(folds[True])
+
+
+def _block_charge(plan: Plan, form: StepForm) -> Charge:
+    """The whole training, whichever of its rounds is asked first."""
+    training, block, place = form.step.training, block_of(plan), form.step.place
+    learnt, tried = folds_of(training, len(form.inputs))
+    whole = BlockFact(block, place, training.rounds, form.dimension, learnt, tried, training.slack)
+    return Charge(plan.plan_id, (whole,), block, place, form.dimension)
+
+
+def _facts(plan: Plan, form: Shape) -> tuple[AnyFact, ...]:
+    if plan.mechanism is Choosing.PERMUTE_AND_FLIP:
+        return (choice(plan, form.parts[0]),)
+    if plan.threshold:
+        return (selection(plan.laws()[0], form.parts[0], plan.threshold),)
+    return tuple(
+        Fact(law, part.l1_sensitivity, part.l2_sensitivity_squared, part.dimension)
+        for law, part in zip(plan.laws(), form.parts, strict=True)
+    )

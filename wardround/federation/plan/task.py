@@ -1,0 +1,80 @@
+"""What travels between coordinator and site, as words: a task out, a submission back, a receipt for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from wardround.federation import canonical
+from wardround.federation.limits import SIGNATURE_BYTES, Needed, PlanId, RefusalCode, Size, name_of
+from wardround.federation.plan.plan import Plan
+from wardround.federation.trust.entry import Entry, Head
+from wardround.federation.trust.identity import Identity, PublicIdentity, Purpose
+
+_NOT_WHOLE = Needed("a task has no plan or no head.")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One plan at one site, with the last head of that site's ledger that the coordinator holds."""
+
+    plan: Annotated[Plan, _NOT_WHOLE]
+    site: Annotated[str, name_of("a task's site")]
+    head: Annotated[Head, _NOT_WHOLE]
+
+    def encode(self) -> bytes:
+        """The canonical bytes, which the coordinator signs; the plan's are not made again for each of its sites."""
+        head, site = canonical.encode(self.head), canonical.encode(self.site)
+        return b'{"fields":{"head":%b,"plan":%b,"site":%b},"word":"Task"}' % (head, self.plan.encoding, site)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedTask:
+    """A task under the coordinator's signature."""
+
+    task: Annotated[Task, _NOT_WHOLE]
+    signature: Annotated[bytes, Size("a task's signature", SIGNATURE_BYTES)]
+
+    def signed_by(self, coordinator: PublicIdentity) -> bool:
+        """Whether the coordinator this site enrolled with signed exactly this task."""
+        return coordinator.verifies(Purpose.TASK, self.task.encode(), self.signature)
+
+
+def sign_task(task: Task, coordinator: Identity) -> SignedTask:
+    """The task as it is handed out."""
+    return SignedTask(task, coordinator.sign(Purpose.TASK, task.encode()))
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The stored bytes of a release and the signed ledger entry that names their hash."""
+
+    plan_id: PlanId
+    payload: bytes
+    entry: Annotated[Entry, Needed("a release has no ledger entry.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A signed refusal, made before anything was spent; the entry's body names plan and code."""
+
+    plan_id: PlanId
+    code: RefusalCode
+    entry: Annotated[Entry, Needed("a refusal has no ledger entry.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A data steward has yet to decide; nothing was spent."""
+
+    plan_id: PlanId
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The site cannot answer now; it will try again under the same plan id, and under the charge if there is one."""
+
+    plan_id: PlanId
+
+
+Submission = Released | Declined | Pending | Failed

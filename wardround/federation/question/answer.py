@@ -1,0 +1,305 @@
+"""What the analyst gets: a question's request, its progress, and the answer with its error bars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from operator import attrgetter, itemgetter
+from typing import Annotated
+
+from wardround.federation.limits import (
+    INFINITE_IF_ABSENT,
+    MAX_SITES,
+    Above,
+    Below,
+    Distinct,
+    Finite,
+    Many,
+    Member,
+    Names,
+    Needed,
+    Nonce,
+    PlanId,
+    RefusalCode,
+    Text,
+    Whole,
+    name_of,
+    word_of,
+)
+from wardround.federation.models.training import Step
+from wardround.federation.plain_text import fault_in
+from wardround.federation.question.cohort import MAX_TEXT, ColumnName, Value
+from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.query import MAX_AGGREGATES, MAX_CELLS, MAX_GROUP_COLUMNS, Query, Statistic
+from wardround.federation.study.study import Unit
+from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.noise.distribution import Mechanism
+
+MAX_UPDATE_BYTES = 2**30
+"""What the updates of one answer take at most: an analyst holds them all."""
+
+MAX_ESTIMATES = MAX_AGGREGATES * MAX_CELLS
+MAX_NOTE = 1024
+MAX_OVERLAP = 10_000
+MAX_COMPOSITION = 64
+MAX_FIGURES = 32
+MAX_HISTORY = 10_000
+_LAST_DATE = 253_402_300_799.0  # the end of the year 9999
+
+Epsilon = Annotated[float, Finite("ε", lower=0.0)]
+EpsilonIfAny = Annotated[float, Finite("ε", lower=0.0), INFINITE_IF_ABSENT]
+Overlap = Annotated[int, Whole("an overlap", 1, MAX_OVERLAP)]
+UnitName = Annotated[str, Member("a unit", of=(Unit,))]
+StatisticName = Annotated[str, Member("a statistic", of=(Statistic,))]
+MechanismName = Annotated[str, Member("a mechanism", of=(Mechanism, Choosing), but=(Choosing.EXPONENTIAL,))]
+StandardError = Annotated[float, Finite("a standard error", lower=0.0)]
+
+NOISE_AWARE = "noise_aware_statistic"
+"""The term of the number by which a table of two columns is tested: of the released table, not of the patients'."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskRequest:
+    """A question and how sharp its answer should be; `nonce` is set by the analyst for a fresh answer.
+
+    A step says how sharp it is by itself: ε and δ are None then.
+    """
+
+    query: Annotated[Query | Step, Needed("a question asks nothing.")]
+    epsilon: Annotated[float, Finite("ε", lower=0.0), Above("ε", 0.0)] | None = None
+    delta: Annotated[float, Finite("δ", lower=0.0), Below("δ", 1.0)] | None = None
+    nonce: Nonce = ""
+
+    def fault(self) -> str | None:
+        """A step is as sharp as its training says, and a text that would forge a line is never asked about."""
+        if isinstance(self.query, Step) and (self.epsilon, self.delta) != (None, None):
+            return "a step has the noise of its training."
+        return None if (fault := fault_in(self.query)) is None else f"a text in a question {fault}."
+
+
+class SiteState(StrEnum):
+    """Where one site is with one plan."""
+
+    OPEN = "open"
+    CLAIMED = "claimed"
+    PENDING = "pending"
+    RELEASED = "released"
+    REFUSED = "refused"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its error at `confidence`: that of the noise, and with `sampling` also that of the sample.
+
+    `term` says which number it is, where a statistic gives several: an interval, a level, a time, a column. With a
+    `reason` there is no number and no error, and the interval is all that is still possible.
+    """
+
+    statistic: StatisticName
+    column: ColumnName | None
+    group: Annotated[
+        tuple[tuple[ColumnName, Value], ...], Many("an estimate has too many group columns.", MAX_GROUP_COLUMNS)
+    ]
+    value: Annotated[float, Finite("an estimate")] | None
+    standard_error: StandardError | None
+    interval: tuple[Annotated[float, Finite("an interval")], Annotated[float, Finite("an interval")]]
+    confidence: Annotated[float, Finite("a confidence", lower=0.0, upper=1.0)]
+    term: Annotated[str, Text("a term", longest=MAX_TEXT, shortest=0, plain=False)] = ""
+    sampling: bool = False
+    reason: Annotated[NoEstimate, Member("the reason for no estimate")] | None = None
+
+    @property
+    def shown_interval(self) -> tuple[float, float] | None:
+        """The interval; None for a number that estimates nothing and so has none."""
+        return None if self.term == NOISE_AWARE and self.statistic == Statistic.CHI_SQUARE else self.interval
+
+    def fault(self) -> str | None:
+        """An interval goes from below to above."""
+        return None if self.interval[0] <= self.interval[1] else "an interval is the wrong way round."
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The noised integers of a step: of one site, or of all that answered together where `site` is empty."""
+
+    site: str
+    total: bytes
+    """Little-endian 64-bit integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """ε at δ."""
+
+    epsilon: Epsilon
+    delta: Annotated[float, Finite("δ", lower=0.0, upper=1.0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The largest next question that would be admitted, and the share of the Gaussian lane left."""
+
+    epsilon: Annotated[float, Finite("what remains", lower=0.0)]
+    fraction: Annotated[float, Finite("the share that remains", lower=0.0, upper=1.0)]
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyStatement:
+    """What the answer cost one unit, and what is left of the study's budget."""
+
+    mechanism: MechanismName
+    charged: Annotated[Loss, Needed("a privacy statement does not say what was charged.")]
+    spent: Annotated[Loss, Needed("a privacy statement does not say what was spent.")]
+    remaining: Annotated[Remaining, Needed("a privacy statement does not say what remains.")]
+    overlap: Overlap
+    composition: Annotated[str, Text("a composition", longest=MAX_COMPOSITION, plain=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Estimates from the sites that answered, and who did not; `updates` are the answer to a step.
+
+    `left_out` answered too, with totals that no table gives, and is in none of the estimates.
+    """
+
+    plan_id: PlanId
+    unit: UnitName
+    replayed: bool
+    noiseless: bool
+    answered: Annotated[tuple[str, ...], Names("the sites that answered")]
+    refused: Annotated[
+        tuple[tuple[Annotated[str, name_of("the sites that refused")], RefusalCode], ...],
+        Many(f"the sites that refused has more than {MAX_SITES} names.", MAX_SITES),
+        Distinct("the sites that refused", itemgetter(0)),
+    ]
+    missing: Annotated[tuple[str, ...], Names("the missing sites")]
+    estimates: Annotated[tuple[Estimate, ...], Many("an answer has too many estimates.", MAX_ESTIMATES)]
+    privacy: Annotated[PrivacyStatement, Needed("an answer does not say what it cost.")]
+    updates: tuple[Update, ...] = ()
+    left_out: Annotated[tuple[str, ...], Names("the sites that are left out")] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedError:
+    """What a dry run promises for one part: the standard error of each of its numbers.
+
+    For a mean the error depends on how many patients there are, so it is given for the declared number. `share`
+    is the part's share of the charge.
+    """
+
+    statistic: StatisticName
+    column: ColumnName | None
+    groups: Annotated[int, Whole("the number of groups", 1, MAX_CELLS)]
+    standard_error: StandardError
+    note: Annotated[str, Text("a note", longest=MAX_NOTE, shortest=0, plain=True)]
+    share: Annotated[float, Finite("a share", lower=0.0, upper=1.0)] = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Why a question would be refused now: the ε that it asks for, and the one that remains for it."""
+
+    asked: Annotated[float, Finite("what is asked", lower=0.0)]
+    remaining: Annotated[float, Finite("what remains", lower=0.0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A dry run: what would be charged and how good the answer would be. Nothing was spent.
+
+    `excess` is there when the budget would refuse the question as things stand.
+    """
+
+    plan_id: PlanId
+    unit: UnitName
+    replayed: bool
+    sites: Annotated[tuple[str, ...], Names("the participants")]
+    expected: Annotated[tuple[ExpectedError, ...], Many("a preview has too many parts.", MAX_AGGREGATES)]
+    privacy: Annotated[PrivacyStatement, Needed("a preview does not say what it would cost.")]
+    excess: Excess | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The state of every participant, numbered so that a long poll can wait for the next change."""
+
+    seen: Annotated[int, Whole("progress")]
+    sites: Annotated[
+        tuple[tuple[Annotated[str, name_of("the participants")], Annotated[SiteState, Member("a site's state")]], ...],
+        Many(f"the participants has more than {MAX_SITES} names.", MAX_SITES),
+        Distinct("the participants", itemgetter(0)),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteBudget:
+    """One site in the budget report."""
+
+    name: Annotated[str, name_of("the sites")]
+    spent: Annotated[Loss, Needed("a report does not say what a site spent.")]
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One ε, at the study's δ, with what it is: a guarantee, or a description of what was charged.
+
+    A guarantee also holds for analysts who choose each question after reading earlier answers.
+    """
+
+    name: Annotated[str, word_of("a statement")]
+    epsilon: EpsilonIfAny
+    guarantee: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ByOverlap:
+    """The filter's ε if a unit were at one site only, at as many as the study declares, and at every site."""
+
+    one: Epsilon
+    declared: Epsilon
+    every: Epsilon
+
+    def fault(self) -> str | None:
+        """The wider the dearer."""
+        return None if self.one <= self.declared <= self.every else "a wider overlap costs less."
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """The filter's ε after so many charges; `date` is that of the last of them, in seconds since 1970."""
+
+    date: Annotated[float, Finite("a date", lower=0.0, upper=_LAST_DATE)]
+    charges: Annotated[int, Whole("the number of charges")]
+    epsilon: Epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReport:
+    """The study's budget as the coordinator's ledger has it.
+
+    Every ε is that of the unit it costs most, at the study's δ, and infinite where an accountant has none. `events`
+    are charges: rounds of a training after the one that paid for it are none.
+    """
+
+    study: Annotated[str, name_of("a study")]
+    unit: UnitName
+    overlap: Overlap
+    cap: Annotated[Loss, Needed("a report has no cap.")]
+    spent: Annotated[Loss, Needed("a report does not say what was spent.")]
+    remaining: Annotated[Remaining, Needed("a report does not say what remains.")]
+    accountants: Annotated[
+        tuple[tuple[Annotated[str, word_of("an accountant")], EpsilonIfAny], ...],
+        Many("a report has too many accountants.", MAX_FIGURES),
+    ]
+    sites: Annotated[
+        tuple[SiteBudget, ...],
+        Many(f"the sites has more than {MAX_SITES} names.", MAX_SITES),
+        Distinct("the sites", attrgetter("name")),
+    ]
+    events: Annotated[int, Whole("the number of events")]
+    by_overlap: Annotated[ByOverlap, Needed("a report does not say what an overlap means.")]
+    statements: Annotated[tuple[Statement, ...], Many("a report has too many statements.", MAX_FIGURES)]
+    history: Annotated[tuple[Spending, ...], Many("a history has too many points.", MAX_HISTORY)]

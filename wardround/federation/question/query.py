@@ -1,0 +1,118 @@
+"""A question in wardround's own words, before anything about noise is decided.
+
+How an answer is shown (names, order, how many lines) is no part of it: equal questions stay one plan and
+are paid for once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from wardround.federation.limits import Finite, Many, Member, Text, Whole
+from wardround.federation.question.cohort import MAX_TEXT, ColumnName, Expression
+
+MAX_AGGREGATES = 32
+MAX_GROUP_COLUMNS = 4
+MAX_COLUMNS = 12
+"""How many columns one aggregate may look at."""
+
+MAX_BINS = 4096
+MAX_EDGES = 1024
+MAX_KEYS = 10_000
+"""How many keys of an open category a question may list, and a site may release."""
+
+MAX_CELLS = 1_000_000
+"""How many groups an answer may have."""
+
+
+class Statistic(StrEnum):
+    """What is computed; the names a site's policy lists."""
+
+    COUNT = "count"
+    SUM = "sum"
+    MEAN = "mean"
+    VARIANCE = "variance"
+    STD = "std"
+    HISTOGRAM = "histogram"
+    QUANTILE = "quantile"
+    # The share of patients at or below a value; a search for a single quantile asks it again and again.
+    BELOW = "below"
+    CHI_SQUARE = "chi_square"
+    CORRELATION = "correlation"
+    REGRESSION = "regression"
+    SURVIVAL = "survival"
+    # The most frequent value of a category, and nothing else about it.
+    CHOICE = "choice"
+    # Which values an open category has, as far as they may be shown.
+    KEYS = "keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Narrower bounds than the study's for one column of an aggregate."""
+
+    column: ColumnName
+    lower: Annotated[float, Finite("a bound")]
+    upper: Annotated[float, Finite("a bound")]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One statistic of one column, or of several.
+
+    A count without a column counts events; a count of the unit key counts patients. `others` are the
+    further columns: predictors beside the outcome, an event beside its time. `level` is a quantile's level,
+    or the value a share lies below; `bins` is the number of a histogram's or a survival curve's intervals.
+    """
+
+    statistic: Annotated[Statistic, Member("a statistic")]
+    column: ColumnName | None = None
+    others: Annotated[tuple[ColumnName, ...], Many("an aggregate has too many columns.", MAX_COLUMNS - 1)] = ()
+    level: Annotated[float, Finite("a level")] | None = None
+    bins: Annotated[int, Whole("the number of intervals", 1, MAX_BINS)] | None = None
+    clips: Annotated[tuple[Clip, ...], Many("an aggregate has too many bounds.", MAX_COLUMNS)] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column it looks at, the first one first; none for a count of events."""
+        return self.others if self.column is None else (self.column, *self.others)
+
+
+_Edge = Annotated[float, Finite("an edge")]
+_Key = Annotated[str, Text("a key", longest=MAX_TEXT, plain=False)]
+
+
+class GroupBy(StrEnum):
+    """What makes the groups of a column."""
+
+    VALUE = "value"
+    MONTH = "month"
+    BINS = "bins"
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """One column of a GROUP BY: its values, the months of a date, or the intervals between `edges`.
+
+    `edges` rise; an interval holds its lower edge and not its upper one. `keys` are the values of an
+    open category that the question lists.
+    """
+
+    column: ColumnName
+    by: Annotated[GroupBy, Member("a kind of group")] = GroupBy.VALUE
+    edges: Annotated[tuple[_Edge, ...], Many("intervals have too many edges.", MAX_EDGES)] = ()
+    keys: Annotated[tuple[_Key, ...], Many("a query lists too many keys.", MAX_KEYS)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Aggregates of a table over a cohort, whole or per group with a public key."""
+
+    table: ColumnName
+    aggregates: Annotated[
+        tuple[Aggregate, ...], Many("a query has too few or too many aggregates.", MAX_AGGREGATES, least=1)
+    ]
+    cohort: Expression | None = None
+    group_by: Annotated[tuple[Grouping, ...], Many("a query has too many group columns.", MAX_GROUP_COLUMNS)] = ()

@@ -1,0 +1,1 @@
+"""Who signs: identities, certificates, ledger entries, and the files of enrolment."""

@@ -1,0 +1,88 @@
+"""Ed25519 identities: who said what, checkable offline and for ever.
+
+Every signature names what kind of thing was signed, so a signature over a ledger entry can never be
+shown as one over a task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.limits import hash_of
+from wardround.federation.private_files import write_private
+
+
+class Purpose(StrEnum):
+    """What a signature is for."""
+
+    STUDY = "study"
+    TASK = "task"
+    ENTRY = "entry"
+    INVITATION = "invitation"
+
+
+def _framed(purpose: Purpose, message: bytes) -> bytes:
+    return b"wardround/1/" + purpose.value.encode() + b"\n" + message
+
+
+# A coordinator checks the same sites' signatures round after round.
+@lru_cache(maxsize=4096)
+def _loaded(key: str) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+
+
+@dataclass(frozen=True, slots=True)
+class PublicIdentity:
+    """The public half: 32 bytes, written as hexadecimal."""
+
+    key: Annotated[str, hash_of("an identity key")]
+
+    def verifies(self, purpose: Purpose, message: bytes, signature: bytes) -> bool:
+        """Whether this identity signed `message` for `purpose`."""
+        try:
+            _loaded(self.key).verify(signature, _framed(purpose, message))
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Identity:
+    """The private half; it never leaves its folder."""
+
+    _private: Ed25519PrivateKey
+
+    @classmethod
+    def generate(cls) -> Identity:
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: Path) -> Identity:
+        try:
+            key = load_pem_private_key(path.read_bytes(), password=None)
+        except (OSError, ValueError):
+            key = None
+        if not isinstance(key, Ed25519PrivateKey):
+            msg = f"{path} does not hold an Ed25519 signing key; restore it from the backup of its folder."
+            raise ConfigurationMistaken(msg)
+        return cls(key)
+
+    def save(self, path: Path) -> None:
+        """Write the key, readable by its owner only."""
+        write_private(path, self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    @property
+    def public(self) -> PublicIdentity:
+        return PublicIdentity(self._private.public_key().public_bytes_raw().hex())
+
+    def sign(self, purpose: Purpose, message: bytes) -> bytes:
+        return self._private.sign(_framed(purpose, message))

@@ -1,0 +1,1 @@
+"""What decides: facts about charges, the price of a training, the filter, parallel composition, calibration."""

@@ -1,0 +1,1 @@
+"""Error bars of noised numbers; lower bounds and exact losses for audits."""

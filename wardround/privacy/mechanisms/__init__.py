@@ -1,0 +1,1 @@
+"""What turns a true total into something that may leave the hospital."""
