@@ -16,7 +16,7 @@ from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.accounting.events import Event, Schedule
 from wardround.privacy.budget.facts import AnyFact
 from wardround.privacy.budget.parallel import over_groups
-from wardround.privacy.report.dearest_patient import schedule_of
+from wardround.privacy.report.schedules import schedule_of
 
 
 @dataclass(frozen=True, slots=True)

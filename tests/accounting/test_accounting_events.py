@@ -20,6 +20,7 @@ from wardround.privacy.accounting.events import (
     SubsampledGaussian,
 )
 from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.report.schedules import from_facts
 
 
 def gaussian_fact(scale: int, squared: int, dimension: int = 1) -> Fact:
@@ -44,19 +45,19 @@ def test_schedules_add_up_and_repeat() -> None:
 
 def test_a_ledgers_gaussian_facts_keep_their_price() -> None:
     facts = [gaussian_fact(64, 4096), gaussian_fact(64, 4096), gaussian_fact(100, 7)]
-    found = Schedule.from_facts(iter(facts))
+    found = from_facts(iter(facts))
     assert found.mu_squared >= (total(facts).mu_squared - len(facts)) / MU_UNIT
     assert found.mu_squared == pytest.approx(total(facts).mu_squared / MU_UNIT, rel=1e-9)
 
 
 def test_a_ledgers_slack_is_accounted_for() -> None:
-    found = Schedule.from_facts([gaussian_fact(64, 4096, dimension=2**20 + 1)])
+    found = from_facts([gaussian_fact(64, 4096, dimension=2**20 + 1)])
     assert dict(found.counts)[Approximate(0.0, 2.0**-60)] == 2
     assert found.certain_delta == 2.0**-59
 
 
 def test_laplace_facts_are_their_pure_epsilon_rounded_up() -> None:
-    found = Schedule.from_facts([laplace_fact(3, 1), laplace_fact(3, 1), laplace_fact(3, 2)])
+    found = from_facts([laplace_fact(3, 1), laplace_fact(3, 1), laplace_fact(3, 2)])
     counts = dict(found.counts)
     (one,) = (event for event in counts if isinstance(event, DiscreteLaplace))
     (two,) = (event for event in counts if isinstance(event, Pure))
@@ -66,8 +67,8 @@ def test_laplace_facts_are_their_pure_epsilon_rounded_up() -> None:
 
 
 def test_a_release_nobody_can_move_is_no_event() -> None:
-    assert Schedule.from_facts([laplace_fact(3, 0)]) == Schedule(())
-    assert Schedule.from_facts([gaussian_fact(64, 0)]).mu_squared == 0.0
+    assert from_facts([laplace_fact(3, 0)]) == Schedule(())
+    assert from_facts([gaussian_fact(64, 0)]).mu_squared == 0.0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from wardround.privacy.mechanisms.partition_selection import SelectionFact
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing
 from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 from wardround.privacy.report.compare import compare
-from wardround.privacy.report.dearest_patient import schedule_of
+from wardround.privacy.report.schedules import from_facts, schedule_of
 
 DELTA = 1e-6
 FREQUENT = SelectionFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4500, max_keys=2, steps=64)
@@ -25,16 +25,16 @@ VOTE = ChoiceFact(Choosing.PERMUTE_AND_FLIP, Fraction(1, 2), 12)
 
 
 def test_a_selection_is_its_noise_and_the_chance_of_showing_a_lone_unit() -> None:
-    events = dict(Schedule.from_facts([FREQUENT]).counts)
+    events = dict(from_facts([FREQUENT]).counts)
     (gaussian,) = (event for event in events if isinstance(event, Gaussian))
     assert gaussian.z**-2 * MU_UNIT >= FREQUENT.cost().mu_squared - 1
     assert events[Approximate(0.0, FREQUENT.cost().slack / SLACK_UNIT)] == 1
-    events = dict(Schedule.from_facts([CUT_OFF]).counts)
+    events = dict(from_facts([CUT_OFF]).counts)
     assert events == {Pure(0.5): 1, Approximate(0.0, CUT_OFF.cost().slack / SLACK_UNIT): 1}
 
 
 def test_a_choice_is_its_pure_epsilon() -> None:
-    assert Schedule.from_facts([VOTE, VOTE]) == Schedule(((Pure(0.5), 2),))
+    assert from_facts([VOTE, VOTE]) == Schedule(((Pure(0.5), 2),))
 
 
 @pytest.mark.parametrize("fact", [FREQUENT, CUT_OFF, VOTE])

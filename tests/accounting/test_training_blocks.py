@@ -25,7 +25,8 @@ from wardround.privacy.budget.parallel import Group
 from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact, fold_cost
 from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseLaw
 from wardround.privacy.report.compare import compare
-from wardround.privacy.report.dearest_patient import dearest_patients, schedule_of
+from wardround.privacy.report.dearest_patient import dearest_patients
+from wardround.privacy.report.schedules import schedule_of
 
 LENGTH = 2**20
 SLACK = round(1e-9 * SLACK_UNIT)

@@ -21,10 +21,10 @@ from wardround.federation.question.answer import Answer
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
-from wardround.privacy.accounting.events import Schedule
 from wardround.privacy.budget.filter import epsilon_spent
 from wardround.privacy.budget.parallel import in_parallel
 from wardround.privacy.report.compare import compare
+from wardround.privacy.report.schedules import from_facts
 
 
 def test_a_question_above_the_budget_says_asked_remaining_and_difference(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_the_report_adds_up(tmp_path: Path) -> None:
     accountants = dict(report.accountants)
     assert accountants["gdp"] == pytest.approx(report.spent.epsilon, rel=1e-3)
     facts = price(world.hospitals["one"].seen[0].task.plan, world.study).facts
-    expected = compare(Schedule.from_facts(facts * 4), delta=1e-6)
+    expected = compare(from_facts(facts * 4), delta=1e-6)
     assert report.accountants == tuple((line.accountant, line.epsilon) for line in expected)
     assert [(site.name, site.spent.epsilon > 0) for site in report.sites] == [
         ("one", True),

@@ -23,6 +23,7 @@ from wardround.privacy.accounting.cost import Cost, total
 from wardround.privacy.accounting.events import Schedule
 from wardround.privacy.budget.filter import epsilon_spent
 from wardround.privacy.report.compare import compare
+from wardround.privacy.report.schedules import from_facts
 
 
 def test_a_study_that_spent_nothing_has_a_report(tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_every_accountant_reads_the_facts_of_the_dearest_site(tmp_path: Path) ->
         kept.charge(gaussian(50), laplace(0.1))
     kept.charge(gaussian(20), sites=("two",))
     report = kept.reporting.report()
-    dearest = Schedule.from_facts([gaussian(50), laplace(0.1)] * 4 + [gaussian(20)])
+    dearest = from_facts([gaussian(50), laplace(0.1)] * 4 + [gaussian(20)])
     assert report.accountants == tuple((line.accountant, line.epsilon) for line in compare(dearest, delta=1e-6))
     assert report.events == 5
 
@@ -68,7 +69,7 @@ def test_disjoint_sites_cost_the_dearest_and_shared_patients_their_sum(tmp_path:
         figures[name] = dict(report.accountants)
         one, ten = (
             dict(zip(("name", "epsilon"), ("pld", line.epsilon), strict=True))["epsilon"]
-            for line in (compare(Schedule.from_facts([gaussian(50)] * times), delta=1e-6)[-1] for times in (5, 10))
+            for line in (compare(from_facts([gaussian(50)] * times), delta=1e-6)[-1] for times in (5, 10))
         )
         assert figures[name]["pld"] == {"disjoint": one, "pair": ten}[name]
         assert report.overlap == {"disjoint": 1, "pair": 2}[name]
@@ -120,7 +121,7 @@ def test_a_late_refusal_changes_the_history_where_the_charge_stood(tmp_path: Pat
     assert after.history == (Spending(1.0, 1, 0.0), Spending(2.0, 2, epsilon_spent(gaussian(40).cost(), cap)))
     assert before[-1].epsilon > after.history[-1].epsilon == after.spent.epsilon
     assert after.accountants == tuple(
-        (line.accountant, line.epsilon) for line in compare(Schedule.from_facts([gaussian(40)]), delta=1e-6)
+        (line.accountant, line.epsilon) for line in compare(from_facts([gaussian(40)]), delta=1e-6)
     )
 
 

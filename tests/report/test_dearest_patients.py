@@ -17,14 +17,9 @@ from wardround.privacy.accounting.cost import Fact
 from wardround.privacy.accounting.events import Approximate, DiscreteLaplace, Event, Gaussian, Laplace, Pure, Schedule
 from wardround.privacy.budget.parallel import Group, groups_among
 from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
-from wardround.privacy.report.dearest_patient import (
-    contains,
-    dearest_patients,
-    of_many_events,
-    schedule_of,
-    undominated,
-)
+from wardround.privacy.report.dearest_patient import contains, dearest_patients, of_many_events, undominated
 from wardround.privacy.report.running_accountants import StandingLosses, coarse
+from wardround.privacy.report.schedules import from_facts, schedule_of
 
 A, B, C = Gaussian(10.0), Gaussian(20.0), DiscreteLaplace(0.1)
 
@@ -97,7 +92,7 @@ def test_what_is_left_out_is_contained_in_what_is_kept(found: list[Schedule]) ->
 
 def test_facts_of_a_charge_are_its_events() -> None:
     facts = (gaussian(50), gaussian(50), laplace(0.5))
-    assert schedule_of(facts) == Schedule.from_facts(facts)
+    assert schedule_of(facts) == from_facts(facts)
 
 
 def test_a_loss_too_fine_for_an_accountant_counts_as_its_finest() -> None:

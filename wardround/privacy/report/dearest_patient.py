@@ -7,35 +7,14 @@ by one, a patient is made up who meets every event as often as anybody could: no
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
-from functools import lru_cache
 
-from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT, Fact
-from wardround.privacy.accounting.events import (
-    LARGEST_DELTA,
-    LARGEST_EPSILON,
-    LARGEST_Z,
-    LEAST_EPSILON,
-    LEAST_Z,
-    Approximate,
-    Event,
-    Gaussian,
-    Pure,
-    Schedule,
-)
-from wardround.privacy.budget.facts import AnyFact
+from wardround.privacy.accounting.events import Event, Schedule
 from wardround.privacy.budget.parallel import Group
-from wardround.privacy.budget.training_charge import BlockFact, StepFact
-from wardround.privacy.mechanisms.partition_selection import SelectionFact
-from wardround.privacy.mechanisms.private_selection import ChoiceFact
-from wardround.privacy.noise.distribution import Mechanism
 
 # So many sets of sites are formed, and so many patients kept, before one is made up for all of them.
 _MOST_SETS = 32
 _MOST_PATIENTS = 4
 _NOTHING = Schedule(())
-# A loss so large that no accountant has a figure for it at any delta of use.
-_BEYOND = Schedule(((Approximate(0.0, LARGEST_DELTA), 1),))
 
 
 def dearest_patients(sites: Mapping[str, Schedule], groups: Iterable[Group]) -> tuple[Schedule, ...]:
@@ -52,19 +31,6 @@ def dearest_patients(sites: Mapping[str, Schedule], groups: Iterable[Group]) -> 
     if outside := set(sites) - inside:
         raise ValueError(f"every site must be in a group; outside: {', '.join(sorted(outside))}")
     return undominated(found) or (_NOTHING,)
-
-
-@lru_cache(maxsize=4096)
-def schedule_of(facts: tuple[AnyFact, ...]) -> Schedule:
-    """What a charge's facts are worth to an accountant, also where a loss is finer or larger than it knows."""
-    inside: list[AnyFact] = []
-    schedule = _NOTHING
-    for fact in facts:
-        if (stands_for := _outside(fact)) is None:
-            inside.append(fact)
-        else:
-            schedule += stands_for
-    return schedule + Schedule.from_facts(inside)
 
 
 def contains(more: Schedule, less: Schedule) -> bool:
@@ -127,45 +93,3 @@ def _made_up(kinds: Iterable[tuple[Schedule, int]], overlap: int) -> Schedule:
         for event, count in schedule.counts:
             counted.setdefault(event, []).extend([count] * min(alike, overlap))
     return Schedule.of({event: sum(sorted(counts)[-overlap:]) for event, counts in counted.items()})
-
-
-def _outside(fact: AnyFact) -> Schedule | None:
-    """What stands for a loss that accountants have no place for: at least as much, and None for any other."""
-    instead = _lane_outside(fact)
-    chance = Fraction(fact.cost().slack, SLACK_UNIT)
-    if instead is _BEYOND or chance > Fraction(LARGEST_DELTA):
-        return _BEYOND
-    if instead is None or chance == 0:
-        return instead
-    return instead + Schedule.of({Approximate(0.0, math.nextafter(float(chance), 1.0)): 1})
-
-
-def _lane_outside(fact: AnyFact) -> Schedule | None:
-    match fact:
-        case ChoiceFact():
-            return _pure_outside(fact.epsilon)
-        case SelectionFact() if fact.law.mechanism is Mechanism.DISCRETE_LAPLACE:
-            return _pure_outside(fact.max_keys / fact.law.scale)
-        case Fact() if fact.law.mechanism is Mechanism.DISCRETE_LAPLACE:
-            return _pure_outside(fact.l1_sensitivity / fact.law.scale)
-        case Fact() | SelectionFact():
-            return _gaussian_outside(fact.l2_sensitivity_squared / fact.law.scale**2)
-        case BlockFact():
-            # Noise finer than accountants know is told as the finest they do; only what is too coarse is beyond.
-            whole = Fraction(fact.cost().mu_squared, MU_UNIT)
-            return _BEYOND if _gaussian_outside(whole) is _BEYOND else None
-        case StepFact():  # pragma: no branch
-            return None
-
-
-def _gaussian_outside(mu_squared: Fraction) -> Schedule | None:
-    if 0 < mu_squared < 2 / LARGEST_Z**2:
-        # Half the largest z covers twice that squared mu, and the coarseness of the noise.
-        return Schedule.of({Gaussian(LARGEST_Z / 2): 1})
-    return _BEYOND if mu_squared > 1 / (2 * LEAST_Z) ** 2 else None
-
-
-def _pure_outside(epsilon: Fraction) -> Schedule | None:
-    if 0 < epsilon < LEAST_EPSILON:
-        return Schedule.of({Pure(LEAST_EPSILON): 1})
-    return _BEYOND if epsilon > LARGEST_EPSILON else None
