@@ -42,7 +42,7 @@ def population(patients: int) -> tuple[np.ndarray, np.ndarray]:
 def wardround(patients: int) -> Run:
     from site_agent.learning.training_step import take  # noqa: PLC0415
     from site_agent.reading.examples import Examples  # noqa: PLC0415
-    from wardround.federation.models.step_form import LENGTH, pack, step_form  # noqa: PLC0415
+    from wardround.federation.models.step_layout import LENGTH, pack, step_form  # noqa: PLC0415
     from wardround.federation.models.training import (  # noqa: PLC0415
         RATE_UNIT,
         Model,

@@ -40,7 +40,7 @@ from wardround.analyst.flower.grid import WardroundGrid
 from wardround.analyst.flower.run_app import grid_over
 from wardround.analyst.learning.request import TrainingRequest
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.federation.models.training import ModelKind
 from wardround.federation.plan.layout import Shape
 from wardround.federation.study.study_file import parse_study

@@ -28,7 +28,7 @@ from scipy.stats import rankdata
 
 from wardround.analyst.learning.request import TrainingRequest
 from wardround.analyst.learning.trained_model import TrainingResult
-from wardround.federation.models.step_form import LENGTH
+from wardround.federation.models.step_layout import LENGTH
 from wardround.federation.models.training import ModelKind
 from wardround.federation.study.study_file import parse_study
 from wardround.simulation.training_trial import TrainingTrial, run_trainings

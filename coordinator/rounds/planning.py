@@ -15,7 +15,7 @@ from fractions import Fraction
 from coordinator.rounds.expected_error import log_size
 from coordinator.rounds.selection_terms import merit, planned_threshold
 from wardround.federation.errors import PlanRefused, QueryMistaken
-from wardround.federation.models.step_form import largest_round, step_form
+from wardround.federation.models.step_layout import largest_round, step_form
 from wardround.federation.models.training import Step
 from wardround.federation.plan.charge_split import shares
 from wardround.federation.plan.layout import Part, shape

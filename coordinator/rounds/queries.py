@@ -27,7 +27,7 @@ from coordinator.store.members import Standing
 from coordinator.store.rounds import Question
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PeerUnreachable, TooFewSites
 from wardround.federation.forms.release import decode_release
-from wardround.federation.models.step_form import step_form
+from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import Step
 from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import (

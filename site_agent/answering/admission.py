@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from site_agent.answering.policy import TRAINING, Policy
 from wardround.federation.errors import NotAuthorized, PlanRefused
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.federation.models.training import Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.layout import Shape

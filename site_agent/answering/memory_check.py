@@ -15,7 +15,7 @@ from site_agent.reading.bounding.tally import tally_width
 from site_agent.reading.examples import MOST_ROWS
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import PlanRefused
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.federation.plan.layout import Part, Shape
 from wardround.federation.question.query import Aggregate, Grouping, Statistic
 from wardround.federation.study.study import Table, Unit

@@ -32,7 +32,7 @@ from wardround.federation.errors import (
     SourceAway,
 )
 from wardround.federation.forms.release import Release
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Charge, Plan, choice, form_of, selection
 from wardround.federation.plan.sql_text import query_text, step_text

@@ -16,7 +16,7 @@ import numpy as np
 
 from site_agent.learning.integer_vectors import Vectors, row_products
 from site_agent.reading.examples import Matrix, Vector
-from wardround.federation.models.step_form import Input, StepForm, is_binary, unpack
+from wardround.federation.models.step_layout import Input, StepForm, is_binary, unpack
 from wardround.federation.models.training import ModelKind, StageKind
 
 Contribution = Callable[[Matrix, Vector, Vector], Vectors]

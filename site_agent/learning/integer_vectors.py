@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from site_agent.reading.examples import Matrix, Vector
-from wardround.federation.models.step_form import LENGTH
+from wardround.federation.models.step_layout import LENGTH
 
 _SHRUNK = 1.0 - 2.0**-40
 _COLUMNS = 4096

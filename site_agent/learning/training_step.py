@@ -16,7 +16,7 @@ from site_agent.learning.contributions import Contribution, contribution, finite
 from site_agent.learning.integer_vectors import Vectors, whole
 from site_agent.reading.examples import Examples, Matrix, Rows, Vector, picked
 from wardround.federation.models.descent import moved
-from wardround.federation.models.step_form import StepForm, unpack
+from wardround.federation.models.step_layout import StepForm, unpack
 from wardround.federation.models.training import Stage, StageKind
 from wardround.privacy.mechanisms.additive import apply
 from wardround.privacy.mechanisms.randomness import Chance

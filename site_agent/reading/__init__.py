@@ -1,1 +1,1 @@
-"""The hospital's tables as the pipeline sees them."""
+"""What is read from a hospital's rows, whichever source they are in."""

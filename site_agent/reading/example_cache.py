@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from site_agent.reading.batches import Fingerprint, Preparable
 from site_agent.reading.examples import Examples
 from wardround.federation.errors import FederationError
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 
 KEPT_SECONDS = 600.0
 

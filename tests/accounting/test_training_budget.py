@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.step_form import LENGTH, step_form
+from wardround.federation.models.step_layout import LENGTH, step_form
 from wardround.federation.models.training import Model, ModelKind, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan, folds_of, price
 from wardround.federation.plan.training_budget import StagePlan, cost_of, exact_training

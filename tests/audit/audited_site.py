@@ -11,7 +11,7 @@ import numpy as np
 from site_agent.reading.examples import Examples
 from tests.roles.lone_site import LoneSite, Rows
 from wardround.federation.forms.release import decode_release
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.federation.models.training import StageKind, Training
 from wardround.federation.plan.task import Released
 from wardround.privacy.accounting.cost import Cost

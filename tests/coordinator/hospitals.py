@@ -16,7 +16,7 @@ from wardround.federation.forms.release import Release, release_hash
 from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.ledger.sqlite_file import Keeping
 from wardround.federation.ledger.verify.verify import Verification, verify
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.federation.plan.layout import PartKind
 from wardround.federation.plan.plan import Plan, form_of
 from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Submission

@@ -16,7 +16,7 @@ from tests.coordinator.hospitals import ANALYST, TRUTH, World, ask, oracle
 from wardround.federation.errors import BudgetExceeded, PlanRefused, QueryMistaken, TooFewSites, UnknownTask
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.ledger.verify.verify import verify
-from wardround.federation.models.step_form import LENGTH, pack
+from wardround.federation.models.step_layout import LENGTH, pack
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.question.answer import Answer, AskRequest, Loss, Progress, SiteState
 from wardround.privacy.accounting.cost import Cost

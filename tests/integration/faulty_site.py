@@ -29,7 +29,7 @@ from site_agent.store.ledger import SiteLedger
 from wardround.federation.forms.release import Release
 from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.ledger.sqlite_file import Database
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Released, SignedTask, Submission

@@ -21,7 +21,7 @@ from site_agent.reading.memory_limits import Limits
 from site_agent.serving.open_dataset import open_dataset
 from tests.large.giant_table import KEY, KEYS, LAW, form_of, study
 from wardround.federation.errors import FederationError
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.simulation.noise import ZeroNoise
 
 PREPARE = "prepare"

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from site_agent.reading.examples import Examples
-from wardround.federation.models.step_form import (
+from wardround.federation.models.step_layout import (
     SCORE_BINS,
     StepForm,
     is_binary,

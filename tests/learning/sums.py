@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wardround.analyst.learning.fitting import Combine, Fitting, RoundSums, begin
-from wardround.federation.models.step_form import LENGTH, StepForm, step_form, unpack
+from wardround.federation.models.step_layout import LENGTH, StepForm, step_form, unpack
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit
 from wardround.privacy.accounting.gaussian_dp import mu_of

@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from tests.learning.sums import Array, people, study_of, train, training_of
 from wardround.analyst.estimation.fitted import Metric, RoundSums
 from wardround.analyst.learning.evaluating import binary_metrics, doubts, edges_of, numeric_metrics
-from wardround.federation.models.step_form import LENGTH, SCORE_BINS
+from wardround.federation.models.step_layout import LENGTH, SCORE_BINS
 from wardround.federation.models.training import ModelKind
 from wardround.federation.question.no_estimate import NoEstimate
 

@@ -21,7 +21,7 @@ from site_agent.reading.examples import MOST_ROWS, Examples
 from site_agent.reading.memory_limits import Limits
 from tests.learning.plain_steps import LAW, SCALE
 from wardround.federation.errors import SourceFailed
-from wardround.federation.models.step_form import StepForm, step_form
+from wardround.federation.models.step_layout import StepForm, step_form
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.study.study import Table
 from wardround.federation.study.study_file import parse_study

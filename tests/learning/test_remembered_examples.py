@@ -13,7 +13,7 @@ from site_agent.reading.example_cache import KEPT_SECONDS, LastExamples
 from site_agent.reading.memory_limits import Limits
 from tests.prepared.prepared_tables import TABLE, Kept, random_rows, study
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.models.step_form import StepForm, step_form
+from wardround.federation.models.step_layout import StepForm, step_form
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import Comparison, Operator

@@ -17,7 +17,7 @@ from wardround.analyst.estimation.fitted import RoundSums, Standardisation, sett
 from wardround.analyst.estimation.products import believed, symmetric
 from wardround.analyst.estimation.standardising import LEAST_SPREAD, moments_of, room, standardised, two_valued
 from wardround.analyst.learning.predicting import coordinates, scores
-from wardround.federation.models.step_form import (
+from wardround.federation.models.step_layout import (
     LENGTH,
     SCORE_BINS,
     StepForm,

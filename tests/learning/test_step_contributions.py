@@ -20,7 +20,7 @@ from site_agent.learning.training_step import take
 from site_agent.reading.examples import Examples
 from tests.learning.plain_steps import BOUNDS, EVERY, LAW, SCALE, Numbers, Patient, contribution, examples_of, form_of
 from wardround.federation.models.descent import moved
-from wardround.federation.models.step_form import LENGTH, StepForm, is_binary, pack, step_form, unpack, weights_of
+from wardround.federation.models.step_layout import LENGTH, StepForm, is_binary, pack, step_form, unpack, weights_of
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.mechanisms.randomness import SecureChance

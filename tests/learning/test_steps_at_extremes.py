@@ -14,7 +14,7 @@ import pytest
 from site_agent.learning import training_step as steps
 from site_agent.learning.training_step import take
 from tests.learning.plain_steps import EVERY, LAW, Numbers, Patient, examples_of, form_of
-from wardround.federation.models.step_form import LENGTH, Input, StepForm, is_binary
+from wardround.federation.models.step_layout import LENGTH, Input, StepForm, is_binary
 from wardround.federation.models.training import ModelKind, StageKind
 from wardround.simulation.noise import ZeroNoise
 

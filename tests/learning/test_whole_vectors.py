@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from site_agent.learning.integer_vectors import Vectors, whole, within
-from wardround.federation.models.step_form import LENGTH
+from wardround.federation.models.step_layout import LENGTH
 
 anything = st.lists(st.one_of(st.floats(-2.0, 2.0), st.floats()), min_size=1, max_size=40)
 

@@ -18,7 +18,7 @@ from site_agent.reading.columnstore.snapshot import Snapshot
 from site_agent.reading.dataset import Tables
 from site_agent.reading.examples import Examples
 from wardround.federation.errors import SourceFailed
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.federation.plan.layout import Shape, shape
 from wardround.federation.question.cohort import Expression
 from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic

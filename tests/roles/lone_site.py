@@ -18,7 +18,7 @@ from site_agent.store.ledger import SiteLedger
 from wardround.analyst.sql.read import parse
 from wardround.federation.errors import SourceAway, SourceFailed
 from wardround.federation.ledger.sqlite_file import Keeping
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import SignedTask, Task, sign_task

@@ -20,7 +20,7 @@ from wardround.federation import canonical
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused
 from wardround.federation.ledger.sqlite_file import Keeping
 from wardround.federation.ledger.verify.verify import verify
-from wardround.federation.models.step_form import LENGTH, pack
+from wardround.federation.models.step_layout import LENGTH, pack
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan, price
 from wardround.federation.plan.task import Declined, Failed, Pending, Released

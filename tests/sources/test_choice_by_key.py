@@ -27,7 +27,7 @@ from tests.sources.postgresql_cluster import absent, cluster
 from tests.sources.postgresql_tables import TYPES, new_table
 from tests.sources.reference_totals import Row
 from tests.sources.tables import write_csv, write_parquet
-from wardround.federation.models.step_form import StepForm, step_form
+from wardround.federation.models.step_layout import StepForm, step_form
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.question.query import Grouping, Statistic
 

@@ -24,7 +24,7 @@ from wardround.federation.errors import (
     QueryMistaken,
     TooFewSites,
 )
-from wardround.federation.models.step_form import step_form
+from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import Step
 from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Preview, Progress, Update
 from wardround.federation.study.study import Study

@@ -10,7 +10,7 @@ from site_agent.reading.dataset import Dataset, TableSource
 from site_agent.reading.examples import Examples
 from site_agent.serving.open_dataset import open_dataset
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
-from wardround.federation.models.step_form import StepForm
+from wardround.federation.models.step_layout import StepForm
 from wardround.federation.plan.layout import Shape, shape
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study import Study

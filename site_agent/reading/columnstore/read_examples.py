@@ -36,7 +36,7 @@ from site_agent.reading.columnstore.row_filter import present, selected
 from site_agent.reading.examples import MOST_ROWS, Examples, Folds, Matrix, UnitKey, Vector
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.models.step_form import Input, StepForm
+from wardround.federation.models.step_layout import Input, StepForm
 from wardround.federation.plan.layout import Shape
 from wardround.federation.question.cohort import leaves
 from wardround.federation.study.study import Column, Table, Unit

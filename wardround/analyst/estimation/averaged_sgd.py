@@ -14,7 +14,7 @@ import numpy as np
 
 from wardround.analyst.estimation.fitted import Combine, RoundSums, settled
 from wardround.federation.models.descent import moved
-from wardround.federation.models.step_form import LENGTH, StepForm, Vector
+from wardround.federation.models.step_layout import LENGTH, StepForm, Vector
 
 FASTEST = 2.0
 WAY = 60.0

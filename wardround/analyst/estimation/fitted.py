@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.federation.models.step_form import Vector
+from wardround.federation.models.step_layout import Vector
 from wardround.federation.models.training import ModelKind
 from wardround.federation.question.no_estimate import NoEstimate
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wardround.analyst.estimation.fitted import Matrix
-from wardround.federation.models.step_form import Vector
+from wardround.federation.models.step_layout import Vector
 
 Curve = Callable[[Vector], Vector]
 """A function of the score."""

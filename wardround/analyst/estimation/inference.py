@@ -16,8 +16,8 @@ from wardround.analyst.estimation.fitted import Coefficient, Matrix, Standardisa
 from wardround.analyst.estimation.gaussian_inputs import Cloud
 from wardround.analyst.estimation.least_squares import SPREADS_OF_TARGET, Squares
 from wardround.analyst.estimation.preconditioned_gradient import Descent
-from wardround.analyst.learning.families import Family
-from wardround.federation.models.step_form import Input, Vector
+from wardround.federation.models.model_definition import Family
+from wardround.federation.models.step_layout import Input, Vector
 from wardround.federation.models.training import ModelKind
 
 INTERCEPT = "(intercept)"

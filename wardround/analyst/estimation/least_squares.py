@@ -13,7 +13,7 @@ import numpy as np
 
 from wardround.analyst.estimation.fitted import Matrix, settled
 from wardround.analyst.estimation.products import symmetric
-from wardround.federation.models.step_form import Vector
+from wardround.federation.models.step_layout import Vector
 
 SPREADS_OF_TARGET = 3.0
 """A target is divided by so many spreads, and cut to [−1, 1]."""

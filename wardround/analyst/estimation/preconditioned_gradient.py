@@ -15,8 +15,8 @@ import numpy as np
 
 from wardround.analyst.estimation.fitted import Combine, Matrix, RoundSums, settled
 from wardround.analyst.estimation.gaussian_inputs import Cloud
-from wardround.analyst.learning.families import Family
-from wardround.federation.models.step_form import Vector
+from wardround.federation.models.model_definition import Family
+from wardround.federation.models.step_layout import Vector
 
 LONGEST_STEP = 3.0
 """How much a step may change scores, in the standard deviation over patients."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wardround.analyst.estimation.fitted import Matrix, RoundSums
-from wardround.federation.models.step_form import Vector
+from wardround.federation.models.step_layout import Vector
 
 
 @dataclass(frozen=True, slots=True)

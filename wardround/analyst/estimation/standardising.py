@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wardround.analyst.estimation.fitted import Matrix, RoundSums, Standardisation, settled
-from wardround.federation.models.step_form import LENGTH, Input, Vector
+from wardround.federation.models.step_layout import LENGTH, Input, Vector
 from wardround.federation.models.training import StageKind, Training
 from wardround.federation.study.study import ColumnType, Table
 

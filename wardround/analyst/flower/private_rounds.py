@@ -21,7 +21,7 @@ from wardround.analyst.learning.predictor import Predictor, categories_of
 from wardround.analyst.learning.round_sums import Trust, sums_of
 from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.step_form import Vector, inputs_of, is_binary, step_form, unpack, weights_of
+from wardround.federation.models.step_layout import Vector, inputs_of, is_binary, step_form, unpack, weights_of
 from wardround.federation.models.training import StageKind, Step
 from wardround.federation.question.answer import Answer, AskRequest
 from wardround.federation.study.study import Study

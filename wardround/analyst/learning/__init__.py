@@ -1,1 +1,1 @@
-"""Learning on the side of an analyst: requests, the mathematics of models, and what becomes of them."""
+"""Learning on the side of an analyst: requests, rounds, and what becomes of a model."""

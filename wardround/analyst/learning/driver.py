@@ -19,7 +19,7 @@ from wardround.analyst.learning.request import TrainingRequest
 from wardround.analyst.learning.round_sums import Trust, sums_of
 from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import QueryMistaken, TooFewSites, Unavailable
-from wardround.federation.models.step_form import step_form
+from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import StageKind, Step
 from wardround.federation.plan.plan import Plan, block_of
 from wardround.federation.question.answer import Answer, AskRequest, Preview, Remaining

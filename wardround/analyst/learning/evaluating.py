@@ -13,8 +13,8 @@ import numpy as np
 
 from wardround.analyst.estimation.fitted import Metric, RoundSums, Standardisation
 from wardround.analyst.estimation.least_squares import SPREADS_OF_TARGET
-from wardround.analyst.learning.logistic import chance
-from wardround.federation.models.step_form import SCORE_BINS, Input, Vector
+from wardround.federation.models.logistic import chance
+from wardround.federation.models.step_layout import SCORE_BINS, Input, Vector
 from wardround.federation.question.no_estimate import NoEstimate
 
 _NARROWEST = 1e-6

@@ -27,7 +27,7 @@ from wardround.analyst.estimation.preconditioned_gradient import Descent
 from wardround.analyst.learning import evaluating
 from wardround.analyst.learning.state import Released, nothing_released
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.step_form import Vector, is_binary, pack, step_form
+from wardround.federation.models.step_layout import Vector, is_binary, pack, step_form
 from wardround.federation.models.training import ModelKind, StageKind, Step, Training
 from wardround.federation.study.study import Study
 

@@ -16,7 +16,7 @@ from wardround.analyst.learning.predictor import categories_of
 from wardround.analyst.showing.documents import Json, finite, privacy_document, reason_document
 from wardround.analyst.showing.interpretation import answer_meaning, plural
 from wardround.analyst.showing.result import protection_text
-from wardround.federation.models.step_form import LENGTH, Input, inputs_of
+from wardround.federation.models.step_layout import LENGTH, Input, inputs_of
 from wardround.federation.models.training import ModelKind, StageKind
 from wardround.federation.question.answer import Answer, PrivacyStatement
 from wardround.federation.study.study import Study, Unit

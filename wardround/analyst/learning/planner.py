@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from wardround.analyst.learning.request import Schedule, Standardise, TrainingRequest, model_of, sound
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.step_form import LENGTH, inputs_of, width_of
+from wardround.federation.models.step_layout import LENGTH, inputs_of, width_of
 from wardround.federation.models.training import RATE_UNIT, Model, ModelKind, Stage, StageKind, Training
 from wardround.federation.plan.training_budget import StagePlan, exact_training
 from wardround.federation.question.answer import Loss

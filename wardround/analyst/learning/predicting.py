@@ -13,10 +13,10 @@ import numpy as np
 
 from wardround.analyst.estimation.fitted import Matrix, Standardisation
 from wardround.analyst.estimation.least_squares import SPREADS_OF_TARGET
-from wardround.analyst.learning.logistic import chance
-from wardround.analyst.learning.perceptron import perceptron_scores
-from wardround.analyst.learning.poisson import expected
-from wardround.federation.models.step_form import Input, Vector
+from wardround.federation.models.logistic import chance
+from wardround.federation.models.perceptron import perceptron_scores
+from wardround.federation.models.poisson import expected
+from wardround.federation.models.step_layout import Input, Vector
 from wardround.federation.models.training import ModelKind
 
 

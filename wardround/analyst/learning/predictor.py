@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wardround.analyst.estimation.fitted import Standardisation
 from wardround.analyst.learning.predicting import predicted
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.step_form import Input, Vector, measured, weights_of
+from wardround.federation.models.step_layout import Input, Vector, measured, weights_of
 from wardround.federation.models.training import Model, ModelKind
 from wardround.federation.strict_toml import nearest
 from wardround.federation.study.study import Table

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wardround.analyst.estimation.fitted import RoundSums
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.models.step_form import LENGTH, StepForm, Vector, measured
+from wardround.federation.models.step_layout import LENGTH, StepForm, Vector, measured
 from wardround.federation.models.training import StageKind
 from wardround.federation.question.answer import Answer
 

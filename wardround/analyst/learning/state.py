@@ -29,11 +29,11 @@ from wardround.analyst.estimation.standardising import (
     two_valued,
 )
 from wardround.analyst.learning.evaluating import edges_of, reach_of
-from wardround.analyst.learning.families import Family
-from wardround.analyst.learning.logistic import Logistic
-from wardround.analyst.learning.perceptron import SPEED, first_weights, perceptron_scores
-from wardround.analyst.learning.poisson import poisson_of
-from wardround.federation.models.step_form import Input, Vector, inputs_of, is_binary, measured, weights_of
+from wardround.federation.models.logistic import Logistic
+from wardround.federation.models.model_definition import Family
+from wardround.federation.models.perceptron import SPEED, first_weights, perceptron_scores
+from wardround.federation.models.poisson import poisson_of
+from wardround.federation.models.step_layout import Input, Vector, inputs_of, is_binary, measured, weights_of
 from wardround.federation.models.training import ModelKind, Stage, StageKind, Training
 from wardround.federation.study.study import Study, Table
 
@@ -148,7 +148,9 @@ class Released:
         start = np.zeros(weights_of(self.training.model, len(self.inputs)))
         match self.training.model.kind:
             case ModelKind.POISSON:
-                family, score = poisson_of(self.target, self.moments)
+                moments = self.moments
+                released = None if moments is None else (float(moments.mean[-1]), float(moments.variance[-1]))
+                family, score = poisson_of(self.target, released)
                 start[0] = score * math.sqrt(len(start))
                 return family, start
             case ModelKind.LINEAR:

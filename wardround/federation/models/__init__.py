@@ -1,1 +1,1 @@
-"""The words of a training, and one file for each model."""
+"""The words of a training, and one file a model."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.federation.models.step_form import LENGTH, StepForm, Vector
+from wardround.federation.models.step_layout import LENGTH, StepForm, Vector
 
 _FARTHEST = 1e100
 

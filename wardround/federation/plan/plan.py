@@ -16,7 +16,7 @@ from typing import Annotated
 from wardround.federation import canonical
 from wardround.federation.errors import InvariantBroken, PlanRefused
 from wardround.federation.limits import Many, Member, Names, Needed, Nonce, StudyHash, Whole
-from wardround.federation.models.step_form import LENGTH, StepForm, step_form, width_of
+from wardround.federation.models.step_layout import LENGTH, StepForm, step_form, width_of
 from wardround.federation.models.training import Scale, StageKind, Step, Training
 from wardround.federation.plan.layout import Part, Shape, shape
 from wardround.federation.question.query import MAX_AGGREGATES, Query, Statistic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from wardround.federation.models.step_form import LENGTH
+from wardround.federation.models.step_layout import LENGTH
 from wardround.federation.models.training import Stage, StageKind, Step
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Or, Value, Within

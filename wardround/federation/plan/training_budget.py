@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from wardround.federation.errors import InvariantBroken, QueryMistaken
-from wardround.federation.models.step_form import LENGTH, inputs_of, width_of
+from wardround.federation.models.step_layout import LENGTH, inputs_of, width_of
 from wardround.federation.models.training import Model, Stage, StageKind, Training
 from wardround.federation.plan.plan import FEWEST_SUMS, SLACK_OF_ONE_SUM, folds_of
 from wardround.federation.study.study import Study

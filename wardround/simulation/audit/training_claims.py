@@ -15,7 +15,7 @@ import numpy as np
 
 from site_agent.learning.training_step import take
 from site_agent.reading.examples import Examples
-from wardround.federation.models.step_form import LENGTH, StepForm, step_form
+from wardround.federation.models.step_layout import LENGTH, StepForm, step_form
 from wardround.federation.models.training import StageKind, Training
 from wardround.federation.plan.training_budget import StagePlan, exact_training
 from wardround.federation.study.study import Study

@@ -16,7 +16,7 @@ import numpy as np
 from site_agent.learning.training_step import take
 from site_agent.reading.examples import Examples, Matrix, Rows
 from wardround.federation.models.descent import moved
-from wardround.federation.models.step_form import LENGTH, SCORE_BINS, StepForm, pack, step_form
+from wardround.federation.models.step_layout import LENGTH, SCORE_BINS, StepForm, pack, step_form
 from wardround.federation.models.training import Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan, price
 from wardround.federation.study.study import Study

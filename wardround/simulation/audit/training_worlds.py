@@ -16,7 +16,7 @@ from pathlib import Path
 from site_agent.reading.dataset import Dataset, TableSource
 from site_agent.reading.examples import Examples, Folds
 from site_agent.serving.open_dataset import open_dataset
-from wardround.federation.models.step_form import LENGTH, step_form
+from wardround.federation.models.step_layout import LENGTH, step_form
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study

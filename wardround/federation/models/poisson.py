@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wardround.analyst.estimation.standardising import Moments
-from wardround.federation.models.step_form import Input, Vector
+from wardround.federation.models.step_layout import Input, Vector
 
 LEAST_RATE = 1e-3
 """Of the upper bound: a rate below it is not started from."""
@@ -50,12 +49,12 @@ def expected(score: Vector, high: float) -> Vector:
     return np.exp(np.minimum(score, most))
 
 
-def poisson_of(target: Input, moments: Moments | None) -> tuple[Poisson, float]:
-    """The family, and the score of the mean count, from the released moments of the target where there are any."""
+def poisson_of(target: Input, released: tuple[float, float] | None) -> tuple[Poisson, float]:
+    """The family, and the score of the mean count; `released` are the target's mean and variance in [−1, 1], if any."""
     high = max(target.high, np.finfo(np.float64).tiny)
-    if moments is None:
+    if released is None:
         return Poisson(high, 1.0), math.log(high / 2.0)
     half = (target.high - target.low) / 2.0
-    mean = max(target.low + half + half * float(moments.mean[-1]), LEAST_RATE * high)
-    variance = float(moments.variance[-1]) * half**2
+    mean = max(target.low + half + half * released[0], LEAST_RATE * high)
+    variance = released[1] * half**2
     return Poisson(high, max(1.0, variance / mean)), math.log(mean)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wardround.federation.models.step_form import Vector
+from wardround.federation.models.step_layout import Vector
 
 
 def chance(score: Vector) -> Vector:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from wardround.federation.models.step_form import Vector
+from wardround.federation.models.step_layout import Vector
 
 INITIALISATION = "quadratic golden-ratio sequence, inner layer of variance 1/(inputs + 1), outer 1/hidden, version 1"
 SPEED = 8.0

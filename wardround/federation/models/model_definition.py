@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from wardround.federation.models.step_form import Vector
+from wardround.federation.models.step_layout import Vector
 
 
 class Family(Protocol):
