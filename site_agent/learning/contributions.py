@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from site_agent.learning.integer_vectors import Vectors, row_products
-from site_agent.reading.examples import Matrix, Vector
-from wardround.federation.models.step_layout import Input, StepForm, is_binary, unpack
-from wardround.federation.models.training import ModelKind, StageKind
+from site_agent.learning.integer_vectors import Vectors
+from wardround.federation.models import definition_of
+from wardround.federation.models.model_definition import SPREADS_OF_TARGET, TargetScale
+from wardround.federation.models.row_arithmetic import over, row_products
+from wardround.federation.models.step_layout import StepForm, is_binary, unpack
+from wardround.federation.models.training import Input, Matrix, StageKind, Vector
 
 Contribution = Callable[[Matrix, Vector, Vector], Vectors]
 """From the inputs and targets of rows, and where the model stands, to one vector for each row."""
@@ -25,13 +26,9 @@ Contribution = Callable[[Matrix, Vector, Vector], Vectors]
 _MOST = 1e100
 """Public numbers beyond it are cut: products of two of them, and sums of those, are still doubles."""
 
-_LARGEST_POWER = 709.0
-"""e to this is a double still, and beyond the outcome that a row could have but for those near the last of doubles."""
-
 _REMEMBERED = 8
 _NEAR = 2.0**16
 _ROWS = 64
-_SPREADS_OF_TARGET = 3.0
 _HALF = 0.5
 
 
@@ -119,6 +116,12 @@ class _Inputs:
         found *= shortened[:, np.newaxis]
         return found
 
+    def unscaled(self, inputs: Matrix) -> Matrix:
+        """z·√(d + 1), as a hidden layer takes it."""
+        found = self(inputs)
+        found *= self.root
+        return found
+
     def parts(self, inputs: Matrix) -> tuple[Matrix, Vector, Vector]:
         """What is shortened, by how much, and how long it was, squared."""
         found = np.empty((inputs.shape[0], self.width))
@@ -136,9 +139,9 @@ class _Target:
     def __init__(self, form: StepForm) -> None:
         place = len(form.inputs)
         centre, spread = unpack(form.step.centre)[place:], unpack(form.step.spread)[place:]
-        self._scale = _scale((form.target,), centre, spread, _SPREADS_OF_TARGET)
+        self._scale = _scale((form.target,), centre, spread, SPREADS_OF_TARGET)
         half = form.target.high / 2 - form.target.low / 2
-        reach = _SPREADS_OF_TARGET * max(float(spread[0]), 1.0 / _MOST) * half
+        reach = SPREADS_OF_TARGET * max(float(spread[0]), 1.0 / _MOST) * half
         self._reach = min(reach, float(np.finfo(np.float64).max))
 
     def __call__(self, target: Vector) -> Vector:
@@ -150,44 +153,7 @@ class _Target:
 
     def error_in_units(self, predicted: Vector, target: Vector) -> Vector:
         """The same of predictions in the target's own units."""
-        return _over(predicted - target, self._reach)
-
-
-# --- Models -----------------------------------------------------------------------------------------------
-
-
-def _chance(score: Vector) -> Vector:
-    """σ, by a function that cannot overflow."""
-    found = np.tanh(score * _HALF)
-    found *= _HALF
-    found += _HALF
-    return found
-
-
-def _expected(score: Vector, high: float) -> Vector:
-    """exp, cut where twice the highest outcome is passed: a residual is cut before."""
-    most = min(math.log(high) + 1.0, _LARGEST_POWER) if high > 0.0 else 0.0
-    return np.exp(np.minimum(score, most))
-
-
-@dataclass(frozen=True, slots=True)
-class _Layers:
-    """A perceptron's parameters: `inner` row by row, then `outer`, then the intercept."""
-
-    inner: Matrix
-    outer: Vector
-    intercept: float
-
-    def hidden(self, inputs: Matrix) -> Matrix:
-        return np.tanh(row_products(inputs[:, np.newaxis, :], self.inner[np.newaxis]))
-
-    def score(self, hidden: Matrix) -> Vector:
-        return row_products(hidden, self.outer) + self.intercept
-
-
-def _layers(weights: Vector, hidden: int, width: int) -> _Layers:
-    inner = hidden * width
-    return _Layers(weights[:inner].reshape(hidden, width), weights[inner:-1], float(weights[-1]))
+        return over(predicted - target, self._reach)
 
 
 # --- Stages -----------------------------------------------------------------------------------------------
@@ -219,11 +185,11 @@ class _Moments:
 
 
 class _Products:
-    """zᵢzⱼ from the diagonal on, those beside it times √2; of (z, t)/√2 for a linear model."""
+    """zᵢzⱼ from the diagonal on, those beside it times √2; of (z, t)/√2 for least squares."""
 
     def __init__(self, form: StepForm) -> None:
         self._inputs = _Inputs(form)
-        self._target = _Target(form) if form.step.training.model.kind is ModelKind.LINEAR else None
+        self._target = _Target(form) if definition_of(form.step.training.model.kind).least_squares else None
         self._width = form.width
 
     def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Vectors:
@@ -247,41 +213,18 @@ class _Gradient:
 
     def __init__(self, form: StepForm) -> None:
         model = form.step.training.model
-        self._kind, self._hidden, self._width = model.kind, model.hidden, form.width
-        self._high = form.target.high
+        self._model, self._hidden, self._high = definition_of(model.kind), model.hidden, form.target.high
         self._inputs = _Inputs(form)
-        self._target = _Target(form) if model.kind is ModelKind.LINEAR else None
+        self._target = _Target(form) if self._model.scale is TargetScale.STANDARDISED else None
 
     def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Vectors:
-        if self._kind is ModelKind.PERCEPTRON:
-            return Vectors(self._through_layers(self._inputs(inputs), target, weights))
+        if (layer := self._model.layer) is not None:
+            return Vectors(layer.gradient(self._inputs.unscaled(inputs), target, weights, self._hidden))
         found, shortened, squares = self._inputs.parts(inputs)
-        residual = self._residual(row_products(found, weights) * shortened, target)
+        aim = target if self._target is None else self._target(target)
+        residual = self._model.residual(row_products(found, weights) * shortened, aim, self._high)
         residual *= shortened
         return Vectors(found, residual, squares)
-
-    def _residual(self, score: Vector, target: Vector) -> Vector:
-        match self._kind:
-            case ModelKind.LINEAR if self._target is not None:
-                return np.clip(score - self._target(target), -1.0, 1.0)
-            case ModelKind.POISSON:
-                return _over(_expected(score, self._high) - target, self._high)
-            case _:
-                return _chance(score) - target
-
-    def _through_layers(self, inputs: Matrix, target: Vector, weights: Vector) -> Matrix:
-        inputs *= self._inputs.root
-        layers = _layers(weights, self._hidden, self._inputs.width)
-        hidden = layers.hidden(inputs)
-        residual = _chance(layers.score(hidden)) - target
-        found = np.empty((target.size, self._width))
-        inner = self._hidden * self._inputs.width
-        back = (1.0 - hidden * hidden) * layers.outer * residual[:, np.newaxis]
-        shaped = found[:, :inner].reshape(target.size, self._hidden, self._inputs.width)
-        np.multiply(back[:, :, np.newaxis], inputs[:, np.newaxis, :], out=shaped)
-        np.multiply(hidden, residual[:, np.newaxis], out=found[:, inner:-1])
-        found[:, -1] = residual
-        return found
 
 
 class _Scores:
@@ -289,13 +232,13 @@ class _Scores:
 
     def __init__(self, form: StepForm) -> None:
         self._form = form
-        self._kind, self._hidden = form.step.training.model.kind, form.step.training.model.hidden
+        self._model, self._hidden = definition_of(form.step.training.model.kind), form.step.training.model.hidden
         self._edges = np.array(form.step.edges)
         self._inputs = _Inputs(form)
-        self._numeric = None if is_binary(self._kind) else _Target(form)
+        self._numeric = None if self._model.scale is TargetScale.YES_OR_NO else _Target(form)
 
     def __call__(self, inputs: Matrix, target: Vector, weights: Vector) -> Vectors:
-        score = self._score(self._inputs(inputs), weights)
+        score = self._score(inputs, weights)
         if self._numeric is None:
             return Vectors(self._cells(score, target))
         found = np.empty((target.size, 4))
@@ -307,11 +250,9 @@ class _Scores:
         return Vectors(found)
 
     def _score(self, inputs: Matrix, weights: Vector) -> Vector:
-        if self._kind is not ModelKind.PERCEPTRON:
-            return row_products(inputs, weights)
-        inputs *= self._inputs.root
-        layers = _layers(weights, self._hidden, self._inputs.width)
-        return layers.score(layers.hidden(inputs))
+        if (layer := self._model.layer) is not None:
+            return layer.score(self._inputs.unscaled(inputs), weights, self._hidden)
+        return row_products(self._inputs(inputs), weights)
 
     def _cells(self, score: Vector, target: Vector) -> Matrix:
         found = np.zeros((target.size, self._form.width))
@@ -320,13 +261,7 @@ class _Scores:
         return found
 
     def _error(self, numeric: _Target, score: Vector, target: Vector) -> Vector:
-        if self._kind is ModelKind.POISSON:
-            return numeric.error_in_units(_expected(score, self._form.target.high), target)
-        return numeric.error(score, target)
-
-
-def _over(difference: Vector, width: float) -> Vector:
-    """The difference over a width, cut to [−1, 1]."""
-    if width <= 0.0:
-        return np.zeros_like(difference)
-    return np.clip(difference, -width, width) / width
+        expected = self._model.expected(score, self._form.target.high)
+        if self._model.scale is TargetScale.STANDARDISED:
+            return numeric.error(expected, target)
+        return numeric.error_in_units(expected, target)

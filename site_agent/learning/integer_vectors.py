@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from site_agent.reading.examples import Matrix, Vector
+from wardround.federation.models.row_arithmetic import MOST_COLUMNS, row_products
 from wardround.federation.models.step_layout import LENGTH
+from wardround.federation.models.training import Matrix, Vector
 
 _SHRUNK = 1.0 - 2.0**-40
-_COLUMNS = 4096
-"""Longer sums are taken in parts: numpy's loop would part them by itself, and one row alone otherwise than several."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,18 +76,8 @@ def within(numbers: Matrix) -> Matrix:
 
 def squares(vectors: Matrix) -> Vector:
     """Each row's squared length, which does not depend on the rows beside it."""
-    total = row_products(vectors[:, :_COLUMNS], vectors[:, :_COLUMNS])
-    for start in range(_COLUMNS, vectors.shape[1], _COLUMNS):
-        part = vectors[:, start : start + _COLUMNS]
+    total = row_products(vectors[:, :MOST_COLUMNS], vectors[:, :MOST_COLUMNS])
+    for start in range(MOST_COLUMNS, vectors.shape[1], MOST_COLUMNS):
+        part = vectors[:, start : start + MOST_COLUMNS]
         total += row_products(part, part)
     return total
-
-
-def row_products(rows: Matrix, others: Matrix | Vector) -> Vector:
-    """One sum of products for each row, of at most `_COLUMNS` terms, to the last bit the same wherever the row stands.
-
-    By numpy's own loop. A linear algebra library may add up a row's terms by where the row lies in memory, and a
-    product of matrices by where it stands among others; either way a patient who comes would move the next one's.
-    """
-    found: Vector = np.einsum("...j,...j->...", rows, others, optimize=False)
-    return found

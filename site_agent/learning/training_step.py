@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from site_agent.learning.contributions import Contribution, contribution, finite
 from site_agent.learning.integer_vectors import Vectors, whole
-from site_agent.reading.examples import Examples, Matrix, Rows, Vector, picked
-from wardround.federation.models.descent import moved
-from wardround.federation.models.step_layout import StepForm, unpack
-from wardround.federation.models.training import Stage, StageKind
+from site_agent.reading.examples import Examples, Rows, picked
+from wardround.federation.models.step_layout import StepForm, moved, unpack
+from wardround.federation.models.training import Matrix, Stage, StageKind, Vector
 from wardround.privacy.mechanisms.additive import apply
 from wardround.privacy.mechanisms.randomness import Chance
 from wardround.privacy.noise.distribution import NoiseLaw

@@ -15,10 +15,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.federation.models.training import RATE_UNIT
+from wardround.federation.models.training import RATE_UNIT, Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 UnitKey = int | str | bytes
 MOST_ROWS = 4096
 """Of a patient with more rows a keyed choice of so many stands for all of them, so that memory is bounded."""

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from site_agent.learning.training_step import take
 from site_agent.reading.examples import Examples
 from tests.audit.audited_site import ROOM, TrainingSite
-from wardround.federation.models.descent import moved
-from wardround.federation.models.step_layout import LENGTH, pack, step_form
+from wardround.federation.models.step_layout import LENGTH, moved, pack, step_form
 from wardround.federation.models.training import StageKind, Training
 from wardround.federation.plan.training_budget import StagePlan, cost_of
 from wardround.privacy.accounting.gaussian_dp import epsilon_of

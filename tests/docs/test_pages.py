@@ -166,8 +166,12 @@ def test_the_architecture_lists_every_kind_of_ledger_entry() -> None:
     assert [kind for kind in sorted(kinds) if f"`{kind}`" not in text] == []
 
 
-@pytest.mark.parametrize(("thing", "name"), [("model", "ModelKind.POISSON"), ("stage", "StageKind.PRODUCTS")])
-def test_the_architecture_names_every_file_that_a_new_model_or_stage_touches(thing: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("thing", "name", "fewest"), [("model", "ModelKind.POISSON", 1), ("stage", "StageKind.PRODUCTS", 4)]
+)
+def test_the_architecture_names_every_file_that_a_new_model_or_stage_touches(
+    thing: str, name: str, fewest: int
+) -> None:
     (row,) = re.findall(rf"(?m)^\| {thing} \| .*$", (ROOT / "ARCHITECTURE.md").read_text("utf-8"))
     told = set(re.findall(r"`([\w/]+\.py)`", row))
     touched = {
@@ -176,7 +180,7 @@ def test_the_architecture_names_every_file_that_a_new_model_or_stage_touches(thi
         for path in (ROOT / folder).rglob("*.py")
         if name in path.read_text("utf-8") and "simulation" not in path.parts
     }
-    assert len(touched) > 3
+    assert len(touched) >= fewest
     assert sorted(touched - told) == []
 
 

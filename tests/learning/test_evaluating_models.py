@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 from tests.learning.sums import Array, people, study_of, train, training_of
 from wardround.analyst.estimation.fitted import Metric, RoundSums
 from wardround.analyst.learning.evaluating import binary_metrics, doubts, edges_of, numeric_metrics
+from wardround.federation.models.logistic import chance
 from wardround.federation.models.step_layout import LENGTH, SCORE_BINS
 from wardround.federation.models.training import ModelKind
 from wardround.federation.question.no_estimate import NoEstimate
@@ -53,7 +54,7 @@ def test_binary_metrics_err_as_much_as_they_say(noise_sd: float) -> None:
     for _ in range(150):
         scores, outcome = scored(draw)
         noise = noise_sd * draw.standard_normal(2 * SCORE_BINS)
-        for metric in binary_metrics(cells(scores, outcome, edges, noise, noise_sd), edges):
+        for metric in binary_metrics(cells(scores, outcome, edges, noise, noise_sd), edges, chance):
             found[metric.name].append(metric)
     for name, metrics in found.items():
         apart = np.array([(metric.value - truth[name]) / metric.standard_error for metric in metrics])
@@ -140,7 +141,7 @@ def test_edges_rise_and_one_of_them_is_chance_one_half(middle: float, wide: floa
 def test_metrics_of_anything_are_numbers_in_their_range(values: list[float], noise_sd: float) -> None:
     sums = RoundSums(np.array([values]), {}, 1, noise_sd)
     for metric in (
-        *binary_metrics(sums, edges_of(0.0, 1.0)),
+        *binary_metrics(sums, edges_of(0.0, 1.0), chance),
         *numeric_metrics(RoundSums(np.array([values[:4]]), {}, 1, noise_sd), 4.5),
     ):
         if metric.reason is not None:
@@ -155,7 +156,7 @@ def test_metrics_of_anything_are_numbers_in_their_range(values: list[float], noi
 def test_metrics_of_nobody_are_none_and_the_reason_is_told() -> None:
     """They were 0 ± something, or 1: the noise of too few patients looked like a perfect model."""
     cells = np.array([np.linspace(1.0, 2.0, 2 * SCORE_BINS)])
-    found = binary_metrics(RoundSums(cells, {}, 1, 10.0), edges_of(0.0, 1.0))
+    found = binary_metrics(RoundSums(cells, {}, 1, 10.0), edges_of(0.0, 1.0), chance)
     assert {(each.value, each.standard_error, each.reason) for each in found} == {(None, None, NoEstimate.TOO_FEW)}
     (told,) = doubts(found)
     assert told.startswith("no estimate of auc and accuracy and brier and calibration on held-out patients: there are")

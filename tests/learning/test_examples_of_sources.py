@@ -21,8 +21,8 @@ from tests.sources.conformance.study_rows import COHORTS, TEXTS, UNIT_KEY, agree
 from tests.sources.reference_totals import Row, held_value, selects
 from tests.sources.tables import write_csv
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.models.step_layout import Input, StepForm, step_form
-from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.models.step_layout import StepForm, step_form
+from wardround.federation.models.training import Input, Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import Expression
 from wardround.federation.question.query import Aggregate, Query, Statistic

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from tests.learning.sums import Array, People, answered, people, study_of, train, training_of
 from wardround.analyst.learning.fitting import Fitted, begin
-from wardround.analyst.learning.predicting import coordinates, predicted
+from wardround.analyst.learning.predictor import coordinates, predicted
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models.perceptron import first_weights
 from wardround.federation.models.step_layout import inputs_of, step_form, unpack

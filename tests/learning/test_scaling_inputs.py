@@ -14,9 +14,9 @@ from site_agent.learning.training_step import take
 from site_agent.reading.examples import Examples
 from tests.learning.sums import Array, answered, contributions, people, study_of, training_of
 from wardround.analyst.estimation.fitted import RoundSums, Standardisation, settled
-from wardround.analyst.estimation.products import believed, symmetric
+from wardround.analyst.estimation.gaussian_inputs import believed, symmetric
 from wardround.analyst.estimation.standardising import LEAST_SPREAD, moments_of, room, standardised, two_valued
-from wardround.analyst.learning.predicting import coordinates, scores
+from wardround.analyst.learning.predictor import coordinates, scores
 from wardround.federation.models.step_layout import (
     LENGTH,
     SCORE_BINS,

@@ -19,8 +19,16 @@ from site_agent.learning.integer_vectors import whole
 from site_agent.learning.training_step import take
 from site_agent.reading.examples import Examples
 from tests.learning.plain_steps import BOUNDS, EVERY, LAW, SCALE, Numbers, Patient, contribution, examples_of, form_of
-from wardround.federation.models.descent import moved
-from wardround.federation.models.step_layout import LENGTH, StepForm, is_binary, pack, step_form, unpack, weights_of
+from wardround.federation.models.step_layout import (
+    LENGTH,
+    StepForm,
+    is_binary,
+    moved,
+    pack,
+    step_form,
+    unpack,
+    weights_of,
+)
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.mechanisms.randomness import SecureChance

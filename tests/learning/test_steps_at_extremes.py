@@ -14,8 +14,8 @@ import pytest
 from site_agent.learning import training_step as steps
 from site_agent.learning.training_step import take
 from tests.learning.plain_steps import EVERY, LAW, Numbers, Patient, examples_of, form_of
-from wardround.federation.models.step_layout import LENGTH, Input, StepForm, is_binary
-from wardround.federation.models.training import ModelKind, StageKind
+from wardround.federation.models.step_layout import LENGTH, StepForm, is_binary
+from wardround.federation.models.training import Input, ModelKind, StageKind
 from wardround.simulation.noise import ZeroNoise
 
 NUMBERS = (0.0, -0.0, 1.0, -2.7, 37.0, -745.2, 709.9, 1e16, 1e100, -1e154, 1.7e308, -1e308, 5e-324, 1e-160)

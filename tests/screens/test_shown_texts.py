@@ -23,8 +23,7 @@ from wardround.analyst.showing.result import PreviewResult, Result
 from wardround.analyst.showing.svg import framed, label
 from wardround.analyst.showing.text_tables import Table, as_html, as_text
 from wardround.cli import console
-from wardround.federation.models.step_layout import Input
-from wardround.federation.models.training import ModelKind
+from wardround.federation.models.training import Input, ModelKind
 from wardround.federation.plain_text import escaped, is_plain
 from wardround.federation.question.answer import (
     Answer,

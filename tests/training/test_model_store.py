@@ -21,8 +21,7 @@ from wardround.analyst.learning.model_store import CARD, NUMBERS, check_folder, 
 from wardround.analyst.learning.predictor import Predictor
 from wardround.analyst.learning.trained_model import TrainingResult
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-from wardround.federation.models.step_layout import Input
-from wardround.federation.models.training import ModelKind
+from wardround.federation.models.training import Input, ModelKind
 from wardround.simulation.federation import SimulatedFederation
 from wardround.simulation.table_files import find_sites
 

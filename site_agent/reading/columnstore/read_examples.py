@@ -33,10 +33,11 @@ from site_agent.reading.batches import (
 from site_agent.reading.columnstore.clustering import KeyedOrder, clustered
 from site_agent.reading.columnstore.column_encoding import NO_INTEGER, Extent, KeptColumn, encoded
 from site_agent.reading.columnstore.row_filter import present, selected
-from site_agent.reading.examples import MOST_ROWS, Examples, Folds, Matrix, UnitKey, Vector
+from site_agent.reading.examples import MOST_ROWS, Examples, Folds, UnitKey
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.models.step_layout import Input, StepForm
+from wardround.federation.models.step_layout import StepForm
+from wardround.federation.models.training import Input, Matrix, Vector
 from wardround.federation.plan.layout import Shape
 from wardround.federation.question.cohort import leaves
 from wardround.federation.study.study import Column, Table, Unit

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wardround.analyst.estimation.fitted import Combine, RoundSums, settled
-from wardround.federation.models.descent import moved
-from wardround.federation.models.step_layout import LENGTH, StepForm, Vector
+from wardround.federation.models.step_layout import LENGTH, StepForm, moved
+from wardround.federation.models.training import Vector
 
 FASTEST = 2.0
 WAY = 60.0

@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wardround.federation.models.step_layout import Vector
-from wardround.federation.models.training import ModelKind
+from wardround.federation.models.training import ModelKind, Vector
 from wardround.federation.question.no_estimate import NoEstimate
-
-Matrix = NDArray[np.float64]
 
 KEPT_BITS = 32
 

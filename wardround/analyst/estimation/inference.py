@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wardround.analyst.estimation.fitted import Coefficient, Matrix, Standardisation
+from wardround.analyst.estimation.fitted import Coefficient, Standardisation
 from wardround.analyst.estimation.gaussian_inputs import Cloud
-from wardround.analyst.estimation.least_squares import SPREADS_OF_TARGET, Squares
+from wardround.analyst.estimation.least_squares import Squares
 from wardround.analyst.estimation.preconditioned_gradient import Descent
-from wardround.federation.models.model_definition import Family
-from wardround.federation.models.step_layout import Input, Vector
-from wardround.federation.models.training import ModelKind
+from wardround.federation.models import definition_of
+from wardround.federation.models.model_definition import SPREADS_OF_TARGET, Family, TargetScale
+from wardround.federation.models.training import Input, Matrix, ModelKind, Vector
 
 INTERCEPT = "(intercept)"
 _TWO_SIDED_95 = 1.959963984540054
@@ -90,7 +90,7 @@ def coefficients(
     turn[0, 1:] = -(middle + half * scaling.centre[:number]) / units
     turn /= math.sqrt(number + 1)
     offset = 0.0
-    if kind is ModelKind.LINEAR:
+    if definition_of(kind).scale is TargetScale.STANDARDISED:
         half_target = (target.high - target.low) / 2.0
         turn *= SPREADS_OF_TARGET * float(scaling.spread[-1]) * half_target
         offset = target.low + half_target + half_target * float(scaling.centre[-1])

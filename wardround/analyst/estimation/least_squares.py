@@ -1,4 +1,4 @@
-"""Linear regression from one round of noised products (AdaSSP): the ridge comes from the noise itself.
+"""Least squares from one round of noised products (AdaSSP): the ridge comes from the noise itself.
 
 The smallest eigenvalue is read off the noised matrix, which costs nothing more; the ridge is as much as it lacks of
 what the noise could hide. So more inputs than patients are nothing special.
@@ -11,12 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wardround.analyst.estimation.fitted import Matrix, settled
-from wardround.analyst.estimation.products import symmetric
-from wardround.federation.models.step_layout import Vector
+from wardround.analyst.estimation.fitted import settled
+from wardround.analyst.estimation.gaussian_inputs import symmetric
+from wardround.federation.models.training import Matrix, Vector
 
-SPREADS_OF_TARGET = 3.0
-"""A target is divided by so many spreads, and cut to [−1, 1]."""
 _NEVER_SINGULAR = 1e-7
 
 
@@ -47,24 +45,3 @@ def least_squares(packed: Vector, noise_sd: float, patients: float) -> Squares:
     # Noise must not make residuals vanish, nor larger than the target itself.
     variance = min(max(left / patients, noise / patients, 0.02 * total), total)
     return Squares(weights, products, ridge, variance, noise, patients)
-
-
-@dataclass(frozen=True, slots=True)
-class Gaussian:
-    """The family of linear regression, where it is fitted by gradients: residuals of a known variance."""
-
-    variance: float = 1.0 / SPREADS_OF_TARGET**2
-
-    def mean_residual(self, score: Vector, limit: float) -> Vector:
-        """Nothing: residuals are as often cut above as below."""
-        del limit
-        return np.zeros_like(score)
-
-    def information(self, score: Vector, limit: float) -> Vector:
-        """The same everywhere."""
-        del limit
-        return np.ones_like(score)
-
-    def square(self, score: Vector, limit: float) -> Vector:
-        """At most that of the target itself."""
-        return np.full_like(score, min(self.variance, limit**2))

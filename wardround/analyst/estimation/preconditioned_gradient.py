@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wardround.analyst.estimation.fitted import Combine, Matrix, RoundSums, settled
+from wardround.analyst.estimation.fitted import Combine, RoundSums, settled
 from wardround.analyst.estimation.gaussian_inputs import Cloud
 from wardround.federation.models.model_definition import Family
-from wardround.federation.models.step_layout import Vector
+from wardround.federation.models.training import Matrix, Vector
 
 LONGEST_STEP = 3.0
 """How much a step may change scores, in the standard deviation over patients."""

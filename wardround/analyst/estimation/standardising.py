@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.analyst.estimation.fitted import Matrix, RoundSums, Standardisation, settled
-from wardround.federation.models.step_layout import LENGTH, Input, Vector
-from wardround.federation.models.training import StageKind, Training
+from wardround.analyst.estimation.fitted import RoundSums, Standardisation, settled
+from wardround.federation.models.step_layout import LENGTH
+from wardround.federation.models.training import Input, Matrix, StageKind, Training, Vector
 from wardround.federation.study.study import ColumnType, Table
 
 BOUNDS_SPREAD = 0.5

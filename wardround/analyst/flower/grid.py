@@ -33,7 +33,7 @@ from wardround.analyst.flower.messages import (
 )
 from wardround.analyst.flower.private_rounds import PrivateRounds
 from wardround.federation.errors import DeadlinePassed, QueryMistaken
-from wardround.federation.models.step_layout import Vector
+from wardround.federation.models.training import Vector
 
 # Settings are for code that is not there. This one would change what is trained without anybody noticing.
 _PROXIMAL = "proximal-mu"

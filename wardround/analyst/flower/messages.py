@@ -24,7 +24,7 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.step_layout import Vector
+from wardround.federation.models.training import Vector
 
 ARRAYS = "arrays"
 METRICS = "metrics"

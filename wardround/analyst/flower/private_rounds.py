@@ -21,8 +21,10 @@ from wardround.analyst.learning.predictor import Predictor, categories_of
 from wardround.analyst.learning.round_sums import Trust, sums_of
 from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.step_layout import Vector, inputs_of, is_binary, step_form, unpack, weights_of
-from wardround.federation.models.training import StageKind, Step
+from wardround.federation.models import definition_of
+from wardround.federation.models.model_definition import TargetScale
+from wardround.federation.models.step_layout import inputs_of, step_form, unpack, weights_of
+from wardround.federation.models.training import StageKind, Step, Vector
 from wardround.federation.question.answer import Answer, AskRequest
 from wardround.federation.study.study import Study
 
@@ -188,8 +190,10 @@ class PrivateRounds:
         return sums
 
     def _scored(self, sums: RoundSums, step: Step) -> SiteScores:
-        if is_binary(step.training.model.kind):
-            return SiteScores(evaluating.binary_metrics(sums, step.edges), max(float(sums.totals.sum()), 1.0))
+        model = definition_of(step.training.model.kind)
+        if model.scale is TargetScale.YES_OR_NO:
+            metrics = evaluating.binary_metrics(sums, step.edges, model.expected)
+            return SiteScores(metrics, max(float(sums.totals.sum()), 1.0))
         _, target = inputs_of(step.training.model, self._study)
         reach = evaluating.reach_of(target, Standardisation(unpack(step.centre), unpack(step.spread)))
         return SiteScores(evaluating.numeric_metrics(sums, reach), max(2.0 * float(sums.totals[0][0]), 1.0))

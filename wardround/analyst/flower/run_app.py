@@ -26,7 +26,7 @@ from wardround.analyst.learning.predictor import Predictor
 from wardround.analyst.learning.request import PLAIN, TrainingRequest, read_request
 from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.training import ModelKind
+from wardround.federation.models import definition_of
 from wardround.federation.question.answer import Answer, PrivacyStatement
 
 ROUNDS_SETTING = "num-server-rounds"
@@ -88,8 +88,8 @@ def grid_over(
     """
     client = federation if isinstance(federation, Client) else Client(federation)
     wanted = request if isinstance(request, TrainingRequest) else read_request(Path(request))
-    if wanted.kind is ModelKind.LINEAR:
-        raise QueryMistaken("a linear model is found from one round of sums; train it without an app.")
+    if definition_of(wanted.kind).least_squares:
+        raise QueryMistaken(f"a {wanted.kind.value} model is found from one round of sums; train it without an app.")
     if wanted.strategy != PLAIN:
         raise QueryMistaken("an app combines by its own strategy; leave strategy out of the request.")
     wanted = replace(wanted, by_site=True)

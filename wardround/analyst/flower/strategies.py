@@ -48,7 +48,7 @@ from wardround.analyst.flower.messages import (
 )
 from wardround.analyst.learning.combining import PAID
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.step_layout import Vector
+from wardround.federation.models.training import Vector
 from wardround.federation.strict_toml import nearest
 
 Option = float | int

@@ -7,14 +7,15 @@ does. Where scores are cut is public: from the weights and the released products
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
 
 from wardround.analyst.estimation.fitted import Metric, RoundSums, Standardisation
-from wardround.analyst.estimation.least_squares import SPREADS_OF_TARGET
-from wardround.federation.models.logistic import chance
-from wardround.federation.models.step_layout import SCORE_BINS, Input, Vector
+from wardround.federation.models.model_definition import SPREADS_OF_TARGET
+from wardround.federation.models.step_layout import SCORE_BINS
+from wardround.federation.models.training import Input, Vector
 from wardround.federation.question.no_estimate import NoEstimate
 
 _NARROWEST = 1e-6
@@ -31,11 +32,16 @@ def edges_of(middle: float, wide: float) -> tuple[float, ...]:
     return tuple(found)
 
 
-def binary_metrics(sums: RoundSums, edges: tuple[float, ...]) -> tuple[Metric, ...]:
-    """Area under the curve, accuracy, Brier's score and calibration at large, from cells by score and outcome."""
+def binary_metrics(
+    sums: RoundSums, edges: tuple[float, ...], expected: Callable[[Vector, float], Vector]
+) -> tuple[Metric, ...]:
+    """Area under the curve, accuracy, Brier's score and calibration at large, from cells by score and outcome.
+
+    `expected` is the chance at a score.
+    """
     cells = sums.totals[0].reshape(SCORE_BINS, 2)
     no, yes = cells[:, 0], cells[:, 1]
-    predicted = chance(_representatives(edges))
+    predicted = expected(_representatives(edges), 1.0)
     above = (_places(edges) >= 0.0).astype(np.float64)
     right = np.column_stack((1.0 - above, above))
     squares = np.column_stack((np.square(predicted), np.square(1.0 - predicted)))

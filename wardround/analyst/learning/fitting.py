@@ -16,7 +16,6 @@ from wardround.analyst.estimation.fitted import (
     Coefficient,
     Combine,
     Fitted,
-    Matrix,
     Metric,
     RoundSums,
     Standardisation,
@@ -27,8 +26,9 @@ from wardround.analyst.estimation.preconditioned_gradient import Descent
 from wardround.analyst.learning import evaluating
 from wardround.analyst.learning.state import Released, nothing_released
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.step_layout import Vector, is_binary, pack, step_form
-from wardround.federation.models.training import ModelKind, StageKind, Step, Training
+from wardround.federation.models import definition_of
+from wardround.federation.models.step_layout import is_binary, pack, step_form
+from wardround.federation.models.training import Matrix, StageKind, Step, Training, Vector
 from wardround.federation.study.study import Study
 
 __all__ = [
@@ -70,8 +70,8 @@ def begin(training: Training, study: Study, *, combine: Combine | None = None) -
         stage.rounds != 1 and stage.kind is not StageKind.GRADIENT for stage in training.stages
     ):
         raise QueryMistaken("a training measures, multiplies, descends and is tried, in this order and each once.")
-    linear = training.model.kind is ModelKind.LINEAR and StageKind.PRODUCTS in kinds
-    if not (linear or StageKind.GRADIENT in kinds):
+    solved = definition_of(training.model.kind).least_squares and StageKind.PRODUCTS in kinds
+    if not (solved or StageKind.GRADIENT in kinds):
         raise QueryMistaken("a training needs gradients, or products for a linear model.")
     if StageKind.MOMENTS not in kinds and StageKind.PRODUCTS not in kinds:
         raise QueryMistaken("a training needs moments or products, which count the patients.")
@@ -124,7 +124,8 @@ class _Fit:
     def placed(self, weights: Vector) -> _Fit:
         learner = self._learner()
         if isinstance(learner, Squares):
-            raise QueryMistaken("a linear model is found from one round of sums; it has no steps to place.")
+            kind = self.training.model.kind.value
+            raise QueryMistaken(f"a {kind} model is found from one round of sums; it has no steps to place.")
         return replace(self, learner=learner.placed(settled(weights)))
 
     def fitted(self) -> Fitted:
@@ -133,7 +134,7 @@ class _Fit:
         kind = self.training.model.kind
         found: tuple[Coefficient, ...] = ()
         notes: list[str] = []
-        if kind is not ModelKind.PERCEPTRON:
+        if definition_of(kind).layer is None:
             undamped, covariance = self._inferred(learner, weights, notes)
             found = inference.coefficients(
                 kind, released.inputs, released.target, released.scaling, undamped, covariance
@@ -159,7 +160,7 @@ class _Fit:
             case StageKind.GRADIENT:
                 return self._descended(step, sums)
             case StageKind.SCORES if is_binary(self.training.model.kind):
-                return replace(self, metrics=evaluating.binary_metrics(sums, step.edges))
+                return replace(self, metrics=evaluating.binary_metrics(sums, step.edges, released.model.expected))
             case StageKind.SCORES:
                 return replace(self, metrics=evaluating.numeric_metrics(sums, released.reach))
 

@@ -16,8 +16,9 @@ from wardround.analyst.learning.predictor import categories_of
 from wardround.analyst.showing.documents import Json, finite, privacy_document, reason_document
 from wardround.analyst.showing.interpretation import answer_meaning, plural
 from wardround.analyst.showing.result import protection_text
-from wardround.federation.models.step_layout import LENGTH, Input, inputs_of
-from wardround.federation.models.training import ModelKind, StageKind
+from wardround.federation.models import definition_of
+from wardround.federation.models.step_layout import LENGTH, inputs_of
+from wardround.federation.models.training import Input, StageKind
 from wardround.federation.question.answer import Answer, PrivacyStatement
 from wardround.federation.study.study import Study, Unit
 
@@ -64,6 +65,7 @@ def card_document(trained: Trained, study: Study) -> dict[str, Json]:
     outline, request = trained.beginning.outline, trained.beginning.outline.request
     inputs, target = inputs_of(outline.training.model, study)
     privacy = privacy_of(trained.answers)
+    layer = definition_of(outline.training.model.kind).layer
     return {
         "format": FORMAT,
         "wardround": version("wardround"),
@@ -88,7 +90,7 @@ def card_document(trained: Trained, study: Study) -> dict[str, Json]:
         "nonce": trained.beginning.nonce,
         "participants": list(trained.beginning.preview.sites),
         "stages": stages_document(outline),
-        "initialisation": _initialisation(outline.training.model.kind),
+        "initialisation": "zeros" if layer is None else layer.initialisation,
         "statement": statement(trained.answers[-1].unit, privacy, noiseless=trained.answers[-1].noiseless),
         "assumptions": [*assumptions(trained.answers[-1].unit, privacy, noiseless=trained.answers[-1].noiseless)],
     }
@@ -174,9 +176,3 @@ def assumptions(unit: str, privacy: PrivacyStatement, *, noiseless: bool) -> tup
         trusted,
         "ε and δ are those of this training alone; whatever else was released about the same patients adds to them.",
     )
-
-
-def _initialisation(kind: ModelKind) -> str:
-    if kind is ModelKind.PERCEPTRON:
-        return "public weights from a fixed seed"
-    return "zeros"

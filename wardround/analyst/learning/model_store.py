@@ -21,8 +21,7 @@ from wardround.analyst.estimation.fitted import Standardisation
 from wardround.analyst.learning.predictor import Columns, Predictor
 from wardround.analyst.showing.documents import Json
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.models.step_layout import Input, Vector
-from wardround.federation.models.training import ModelKind
+from wardround.federation.models.training import Input, ModelKind, Vector
 from wardround.federation.plain_text import escaped
 from wardround.federation.private_files import write_whole
 

@@ -13,8 +13,9 @@ from fractions import Fraction
 
 from wardround.analyst.learning.request import Schedule, Standardise, TrainingRequest, model_of, sound
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.models import definition_of
 from wardround.federation.models.step_layout import LENGTH, inputs_of, width_of
-from wardround.federation.models.training import RATE_UNIT, Model, ModelKind, Stage, StageKind, Training
+from wardround.federation.models.training import RATE_UNIT, Model, Stage, StageKind, Training
 from wardround.federation.plan.training_budget import StagePlan, exact_training
 from wardround.federation.question.answer import Loss
 from wardround.federation.study.study import Study
@@ -22,17 +23,8 @@ from wardround.privacy.accounting.gaussian_dp import mu_of
 from wardround.privacy.budget.calibration import without_slack
 from wardround.privacy.budget.filter import LEAST_DELTA
 
-MOMENTS_SHARES = {
-    ModelKind.LINEAR: Fraction(1, 10),
-    ModelKind.LOGISTIC: Fraction(1, 20),
-    ModelKind.POISSON: Fraction(1, 10),
-    ModelKind.PERCEPTRON: Fraction(1, 20),
-}
 PRODUCTS_SHARE = Fraction(1, 5)
 """Of μ² within the fold that learns; what is left goes to the rounds that follow."""
-
-CLIPS = {ModelKind.LINEAR: 1.0, ModelKind.LOGISTIC: 0.5, ModelKind.POISSON: 0.25, ModelKind.PERCEPTRON: 1.0}
-"""Few gradients are near their largest length, so noise is saved by cutting those that are."""
 
 ROUNDS = 7
 SAMPLED_ROUNDS = 60
@@ -106,7 +98,7 @@ def outline(request: TrainingRequest, study: Study, *, sites: Sequence[str]) -> 
         overlap=study.overlap_among(sites),
         plan=plans,
         held_out=request.held_out,
-        clip=CLIPS[model.kind] if request.clip is None else request.clip,
+        clip=definition_of(model.kind).clip if request.clip is None else request.clip,
         by_site=request.shows_sites or schedule is Schedule.LOCAL_STEPS,
     )
     return Outline(request, training, plans, loss, tuple(sites), schedule, found)
@@ -116,12 +108,13 @@ def stage_plans(
     request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, sites: int, schedule: Schedule
 ) -> tuple[StagePlan, ...]:
     """The stages of a request, with the shares of μ² that they have within their fold."""
-    first = MOMENTS_SHARES[model.kind]
+    definition = definition_of(model.kind)
+    first = definition.moments_share
     plans: list[StagePlan] = []
     if request.standardise is Standardise.RELEASED:
         plans.append(StagePlan(StageKind.MOMENTS, first, 1, 1, Fraction(1)))
     rest = 1 - sum((plan.share for plan in plans), Fraction(0))
-    if model.kind is ModelKind.LINEAR:
+    if definition.least_squares:
         plans.append(StagePlan(StageKind.PRODUCTS, rest, 1, 1, Fraction(1)))
     elif _preconditioned(request, model, loss, inputs=inputs, sites=sites, schedule=schedule):
         rounds = _rounds(request, ROUNDS)
@@ -153,7 +146,8 @@ def _preconditioned(
     request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, sites: int, schedule: Schedule
 ) -> bool:
     """Whether the products of inputs are worth their share: else gradients over samples find the way by many steps."""
-    if model.kind is ModelKind.PERCEPTRON or schedule is Schedule.LOCAL_STEPS or request.batch_size is not None:
+    is_layered = definition_of(model.kind).layer is not None
+    if is_layered or schedule is Schedule.LOCAL_STEPS or request.batch_size is not None:
         return False
     if request.patients is None:
         return True
@@ -167,11 +161,12 @@ def _products_noise(loss: Loss, *, inputs: int, sites: int) -> float:
 
 
 def _advice(request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, sites: int) -> Advice | None:
-    """Both schedules side by side; nothing for a linear model, which takes one round of sums."""
-    if model.kind is ModelKind.LINEAR:
+    """Both schedules side by side; nothing for least squares, which take one round of sums."""
+    definition = definition_of(model.kind)
+    if definition.least_squares:
         return None
     width = width_of(StageKind.GRADIENT, model, inputs)
-    learning = 1 - MOMENTS_SHARES[model.kind]
+    learning = 1 - definition.moments_share
     mu = mu_of(loss.epsilon, without_slack(loss.delta)) * math.sqrt(learning)
     preconditioned = _preconditioned(request, model, loss, inputs=inputs, sites=sites, schedule=Schedule.SUM_PER_ROUND)
     rate = float(_rate(request))

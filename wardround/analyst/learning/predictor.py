@@ -1,5 +1,7 @@
 """A model's numbers and the public words they belong to: enough to say what it expects of rows it is given.
 
+It is the same function of a row that steps and scores used: inputs go through the study's bounds and the released
+scaling, and a row that is longer than 1 is shortened, as it was for every patient the model was fitted to and tried on.
 A row with an absent value, or with a category that is none of the public ones, has no prediction, as it had no part
 in the training.
 """
@@ -14,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wardround.analyst.estimation.fitted import Standardisation
-from wardround.analyst.learning.predicting import predicted
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.step_layout import Input, Vector, measured, weights_of
-from wardround.federation.models.training import Model, ModelKind
+from wardround.federation.models import definition_of
+from wardround.federation.models.model_definition import SPREADS_OF_TARGET, TargetScale
+from wardround.federation.models.step_layout import measured, weights_of
+from wardround.federation.models.training import Input, Matrix, Model, ModelKind, Vector
 from wardround.federation.strict_toml import nearest
 from wardround.federation.study.study import Table
 
@@ -89,6 +92,45 @@ class Predictor:
         )
         # As at a site, where an infinite value is an absent one.
         return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def coordinates(values: Matrix, inputs: Sequence[Input], scaling: Standardisation) -> Matrix:
+    """Rows of inputs in their own units as the z of a step."""
+    low, high = np.array([each.low for each in inputs]), np.array([each.high for each in inputs])
+    half = high / 2.0 - low / 2.0
+    number = len(inputs)
+    within = (np.clip(values, low, high) - (low / 2.0 + high / 2.0)) / np.where(half > 0.0, half, 1.0)
+    placed = (within - scaling.centre[:number]) / scaling.spread[:number]
+    rows = np.column_stack((np.ones(len(values)), placed)) / math.sqrt(number + 1)
+    shortened: Matrix = rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+    return shortened
+
+
+def scores(kind: ModelKind, weights: Vector, rows: Matrix, *, hidden: int = 0) -> Vector:
+    """The linear or hidden-layer score of rows of z."""
+    if (layer := definition_of(kind).layer) is not None:
+        return layer.scores(rows * math.sqrt(rows.shape[1]), weights, hidden)
+    return rows @ weights
+
+
+def predicted(
+    kind: ModelKind,
+    weights: Vector,
+    scaling: Standardisation,
+    inputs: Sequence[Input],
+    target: Input,
+    values: Matrix,
+    *,
+    hidden: int = 0,
+) -> Vector:
+    """Chances for a binary outcome, expected values in the target's own units otherwise."""
+    model = definition_of(kind)
+    found = model.expected(scores(kind, weights, coordinates(values, inputs, scaling), hidden=hidden), target.high)
+    if model.scale is not TargetScale.STANDARDISED:
+        return found
+    half = (target.high - target.low) / 2.0
+    between = SPREADS_OF_TARGET * float(scaling.spread[-1]) * found + float(scaling.centre[-1])
+    return target.low + half + half * between
 
 
 def categories_of(inputs: Iterable[Input], table: Table) -> dict[str, tuple[str, ...]]:

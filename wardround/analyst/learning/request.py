@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
+from wardround.federation.models import definition_of
 from wardround.federation.models.training import MAX_HIDDEN, MAX_ROUNDS, RATE_UNIT, Model, ModelKind
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.typed import typed_cohort
@@ -151,18 +152,19 @@ def _faults_of_numbers(request: TrainingRequest) -> Iterator[str]:
 
 
 def _faults_of_a_kind(request: TrainingRequest) -> Iterator[str]:
-    if request.kind is not ModelKind.PERCEPTRON and request.hidden > 0:
-        yield f"hidden is for a perceptron; leave it out for a {request.kind.value} model."
-    if request.kind is not ModelKind.LINEAR:
+    definition, called = definition_of(request.kind), f"a {request.kind.value} model"
+    if definition.layer is None and request.hidden > 0:
+        yield f"hidden is for a perceptron; leave it out for {called}."
+    if not definition.least_squares:
         return
     if request.schedule is Schedule.LOCAL_STEPS:
-        yield 'a linear model is found from one round of sums; leave out schedule, or set it to "sum_per_round".'
+        yield f'{called} is found from one round of sums; leave out schedule, or set it to "sum_per_round".'
     if request.rounds not in (None, 1):
-        yield "a linear model is found from one round of sums; leave out rounds, or set it to 1."
+        yield f"{called} is found from one round of sums; leave out rounds, or set it to 1."
     if not is_plain(request.strategy):
-        yield f'a linear model is found from the sum itself; leave out strategy, or set it to "{PLAIN}".'
+        yield f'{called} is found from the sum itself; leave out strategy, or set it to "{PLAIN}".'
     if request.batch_size is not None:
-        yield "a linear model is found from all patients at once; leave out batch_size."
+        yield f"{called} is found from all patients at once; leave out batch_size."
 
 
 def _faults_of_a_schedule(request: TrainingRequest) -> Iterator[str]:
@@ -189,7 +191,7 @@ def model_of(request: TrainingRequest, study: Study) -> Model:
     table = study.table(request.table)
     cohort = None if not request.cohort else typed_cohort(_condition(request.cohort), table)
     hidden = request.hidden
-    if request.kind is ModelKind.PERCEPTRON and hidden == 0:
+    if definition_of(request.kind).layer is not None and hidden == 0:
         hidden = DEFAULT_HIDDEN
     model = Model(request.kind, request.table, request.target, request.features, cohort, hidden)
     if (fault := fault_in(model)) is not None:
@@ -234,7 +236,7 @@ def _chosen(top: Section, key: str, choices: list[str], default: str | None = No
 
 
 def _hidden(top: Section, kind: ModelKind) -> int:
-    if kind is ModelKind.PERCEPTRON:
+    if definition_of(kind).layer is not None:
         return top.integer("hidden", DEFAULT_HIDDEN, lower=1, upper=MAX_HIDDEN)
     return top.integer("hidden", 0, lower=0, upper=MAX_HIDDEN)
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from wardround.analyst.estimation.fitted import RoundSums
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.models.step_layout import LENGTH, StepForm, Vector, measured
-from wardround.federation.models.training import StageKind
+from wardround.federation.models.step_layout import LENGTH, StepForm, measured
+from wardround.federation.models.training import StageKind, Vector
 from wardround.federation.question.answer import Answer
 
 Whole = NDArray[np.int64]

@@ -13,10 +13,16 @@ import numpy as np
 
 from wardround.analyst.estimation.averaged_sgd import Wander, wander_from
 from wardround.analyst.estimation.fitted import RoundSums, Standardisation
-from wardround.analyst.estimation.gaussian_inputs import Cloud, cloud_of, unrelated
-from wardround.analyst.estimation.least_squares import Gaussian, Squares, least_squares
+from wardround.analyst.estimation.gaussian_inputs import (
+    Cloud,
+    believed,
+    cloud_of,
+    counts_by_product,
+    symmetric,
+    unrelated,
+)
+from wardround.analyst.estimation.least_squares import Squares, least_squares
 from wardround.analyst.estimation.preconditioned_gradient import Descent, descent_from
-from wardround.analyst.estimation.products import believed, counts_by_product, symmetric
 from wardround.analyst.estimation.standardising import (
     TYPICAL_INFORMATION,
     Moments,
@@ -29,12 +35,10 @@ from wardround.analyst.estimation.standardising import (
     two_valued,
 )
 from wardround.analyst.learning.evaluating import edges_of, reach_of
-from wardround.federation.models.logistic import Logistic
-from wardround.federation.models.model_definition import Family
-from wardround.federation.models.perceptron import SPEED, first_weights, perceptron_scores
-from wardround.federation.models.poisson import poisson_of
-from wardround.federation.models.step_layout import Input, Vector, inputs_of, is_binary, measured, weights_of
-from wardround.federation.models.training import ModelKind, Stage, StageKind, Training
+from wardround.federation.models import definition_of
+from wardround.federation.models.model_definition import Family, ModelDefinition
+from wardround.federation.models.step_layout import inputs_of, is_binary, measured
+from wardround.federation.models.training import Input, Stage, StageKind, Training, Vector
 from wardround.federation.study.study import Study, Table
 
 _RIGHT_AT_ONCE = 4.0
@@ -75,13 +79,13 @@ class Released:
     def multiplied(self, sums: RoundSums) -> Released:
         """With the sums of PRODUCTS, which know inputs' spreads better; one round of least squares keeps its scale."""
         width = len(self.inputs) + 1
-        linear = self.training.model.kind is ModelKind.LINEAR
-        counts = self.counts or counts_by_product(sums, width, halved=linear)
+        halved = self.model.least_squares
+        counts = self.counts or counts_by_product(sums, width, halved=halved)
         counted = replace(self, counts=counts, sites=sums.answered)
         if self.is_solved_at_once:
             return counted
         noisy, noise = symmetric(sums.totals[0]), sums.noise_sd
-        if linear:
+        if halved:
             noisy, noise = 2.0 * noisy[:width, :width], 2.0 * noise
         first = max(float(noisy[0, 0]) * width, 2.0 * noise * width, 1.0)
         patients = first if self.moments is None else self.moments.patients
@@ -102,10 +106,10 @@ class Released:
     def is_solved_at_once(self) -> bool:
         """Whether products alone are the model."""
         has_gradients = any(stage.kind is StageKind.GRADIENT for stage in self.training.stages)
-        return self.training.model.kind is ModelKind.LINEAR and not has_gradients
+        return self.model.least_squares and not has_gradients
 
     def solved(self, sums: RoundSums) -> Squares:
-        """The linear model of these sums of PRODUCTS."""
+        """The least squares of these sums of PRODUCTS."""
         first = 2.0 * float(sums.totals[0][0]) * (len(self.inputs) + 1)
         patients = max(first, 1.0) if self.moments is None else self.moments.patients
         return least_squares(sums.totals[0], sums.noise_sd, patients)
@@ -113,8 +117,8 @@ class Released:
     def learner(self) -> Descent | Wander:
         """What learns from gradients, before the first of them."""
         stage, width = self.gradients, len(self.inputs) + 1
-        model = self.training.model
-        if model.kind is not ModelKind.PERCEPTRON and stage.rate == 1 and stage.steps == 1:
+        layer = self.model.layer
+        if layer is None and stage.rate == 1 and stage.steps == 1:
             family, start = self.family()
             error, noise = self.products_error
             return descent_from(
@@ -126,8 +130,8 @@ class Released:
                 clip=self.training.clip,
                 rounds=stage.rounds,
             )
-        if model.kind is ModelKind.PERCEPTRON:
-            start, speed = first_weights(model.hidden, len(self.inputs)), SPEED
+        if layer is not None:
+            start, speed = layer.start(self.training.model.hidden, len(self.inputs)), layer.speed
         else:
             family, start = self.family()
             # Standardised inputs have curvature information/width in every direction.
@@ -145,18 +149,17 @@ class Released:
 
     def family(self) -> tuple[Family, Vector]:
         """What kind of residuals there are, and where the model begins."""
-        start = np.zeros(weights_of(self.training.model, len(self.inputs)))
-        match self.training.model.kind:
-            case ModelKind.POISSON:
-                moments = self.moments
-                released = None if moments is None else (float(moments.mean[-1]), float(moments.variance[-1]))
-                family, score = poisson_of(self.target, released)
-                start[0] = score * math.sqrt(len(start))
-                return family, start
-            case ModelKind.LINEAR:
-                return Gaussian(), start
-            case _:
-                return Logistic(), start
+        moments = self.moments
+        released = None if moments is None else (float(moments.mean[-1]), float(moments.variance[-1]))
+        family, score = self.model.family(self.target, released)
+        start = np.zeros(len(self.inputs) + 1)
+        start[0] = score * math.sqrt(len(start))
+        return family, start
+
+    @property
+    def model(self) -> ModelDefinition:
+        """What kind of model learns."""
+        return definition_of(self.training.model.kind)
 
     # --- Public numbers -----------------------------------------------------------------------------------
 
@@ -189,16 +192,15 @@ class Released:
 
     def edges(self, weights: Vector) -> tuple[float, ...]:
         """Where scores of this model are cut; nowhere for a numeric target."""
-        model = self.training.model
-        if not is_binary(model.kind):
+        if not is_binary(self.model.kind):
             return ()
-        if model.kind is not ModelKind.PERCEPTRON:
+        if (layer := self.model.layer) is None:
             return edges_of(*self.likely_cloud.scores(weights))
         # Each input at one spread above and below, the others in the middle: about how far scores go.
         width = len(self.inputs) + 1
         ends = np.vstack((np.eye(width)[1:], -np.eye(width)[1:])) * math.sqrt(width)
         ends[:, 0] = 1.0
-        found = perceptron_scores(weights, ends, model.hidden)
+        found = layer.scores(ends, weights, self.training.model.hidden)
         return edges_of(float(found.mean()), float(found.std()))
 
 

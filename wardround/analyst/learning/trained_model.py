@@ -32,7 +32,8 @@ from wardround.analyst.showing.text_tables import (
     percent,
     with_error,
 )
-from wardround.federation.models.step_layout import Vector, inputs_of
+from wardround.federation.models.step_layout import inputs_of
+from wardround.federation.models.training import Vector
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.answer import PrivacyStatement
 from wardround.federation.study.study import Study

@@ -8,19 +8,32 @@ model converges to is what it would be without clipping.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
-from wardround.federation.models.step_layout import Vector
+from wardround.federation.models.model_definition import Family, ModelDefinition, TargetScale, yes_or_no
+from wardround.federation.models.training import Input, ModelKind, Vector
+
+_HALF = 0.5
 
 
-def chance(score: Vector) -> Vector:
+def chance(score: Vector, high: float = 1.0) -> Vector:
     """The chance of the outcome, by a function that cannot overflow."""
-    return 0.5 + 0.5 * np.tanh(0.5 * score)
+    del high
+    found = np.tanh(score * _HALF)
+    found *= _HALF
+    found += _HALF
+    return found
+
+
+def residual(score: Vector, target: Vector, high: float) -> Vector:
+    """The chance minus the outcome."""
+    return chance(score, high) - target
 
 
 @dataclass(frozen=True, slots=True)
-class Logistic:
+class LogisticFamily:
     """Outcomes yes or no; the residual is the chance minus the outcome."""
 
     def mean_residual(self, score: Vector, limit: float) -> Vector:
@@ -41,3 +54,21 @@ class Logistic:
         yes = chance(score)
         no = chance(-score)
         return no * np.square(np.minimum(yes, limit)) + yes * np.square(np.minimum(no, limit))
+
+
+def family(target: Input, released: tuple[float, float] | None) -> tuple[Family, float]:
+    """From even chances on, whatever was released."""
+    del target, released
+    return LogisticFamily(), 0.0
+
+
+MODEL = ModelDefinition(
+    kind=ModelKind.LOGISTIC,
+    target=yes_or_no,
+    scale=TargetScale.YES_OR_NO,
+    expected=chance,
+    residual=residual,
+    family=family,
+    moments_share=Fraction(1, 20),
+    clip=0.5,
+)

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
-from wardround.federation.models.step_layout import Input, Vector
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.models.model_definition import Family, ModelDefinition, TargetScale, bounded_number
+from wardround.federation.models.row_arithmetic import over
+from wardround.federation.models.training import Input, ModelKind, Vector
+from wardround.federation.study.study import Column
 
 LEAST_RATE = 1e-3
 """Of the upper bound: a rate below it is not started from."""
 
+_LARGEST_POWER = 709.0
+"""e to this is a double still, and beyond the outcome that a row could have but for those near the last of doubles."""
+
 
 @dataclass(frozen=True, slots=True)
-class Poisson:
+class PoissonFamily:
     """Counts up to `high`; `dispersion` is their variance over their mean, at least 1."""
 
     high: float
     dispersion: float
-
-    def rate(self, score: Vector) -> Vector:
-        """The expected count, never far above the highest."""
-        return expected(score, self.high)
 
     def mean_residual(self, score: Vector, limit: float) -> Vector:
         """Nothing: how a patient's residual lies around its mean is not known well enough to take anything away."""
@@ -36,25 +40,48 @@ class Poisson:
     def information(self, score: Vector, limit: float) -> Vector:
         """The rate over the bound."""
         del limit
-        return self.rate(score) / self.high
+        return _expected(score, self.high) / self.high
 
     def square(self, score: Vector, limit: float) -> Vector:
         """The variance over the bound's square."""
-        return np.minimum(self.dispersion * self.rate(score) / self.high**2, limit**2)
+        return np.minimum(self.dispersion * _expected(score, self.high) / self.high**2, limit**2)
 
 
-def expected(score: Vector, high: float) -> Vector:
-    """The expected count at a score, as a site reckons it."""
-    most = math.log(high) + 1.0 if high > 0.0 else 0.0
+def _target(column: Column, kind: ModelKind) -> Input:
+    found = bounded_number(column, kind)
+    if found.low < 0.0:
+        raise QueryMistaken(f"the target of a Poisson model cannot be below 0, as {column.name!r} can.")
+    return found
+
+
+def _expected(score: Vector, high: float) -> Vector:
+    """exp, cut where twice the highest outcome is passed: a residual is cut before."""
+    most = min(math.log(high) + 1.0, _LARGEST_POWER) if high > 0.0 else 0.0
     return np.exp(np.minimum(score, most))
 
 
-def poisson_of(target: Input, released: tuple[float, float] | None) -> tuple[Poisson, float]:
-    """The family, and the score of the mean count; `released` are the target's mean and variance in [−1, 1], if any."""
+def _residual(score: Vector, target: Vector, high: float) -> Vector:
+    return over(_expected(score, high) - target, high)
+
+
+def _family(target: Input, released: tuple[float, float] | None) -> tuple[Family, float]:
+    """From the mean count on, where it was released."""
     high = max(target.high, np.finfo(np.float64).tiny)
     if released is None:
-        return Poisson(high, 1.0), math.log(high / 2.0)
+        return PoissonFamily(high, 1.0), math.log(high / 2.0)
     half = (target.high - target.low) / 2.0
     mean = max(target.low + half + half * released[0], LEAST_RATE * high)
     variance = released[1] * half**2
-    return Poisson(high, max(1.0, variance / mean)), math.log(mean)
+    return PoissonFamily(high, max(1.0, variance / mean)), math.log(mean)
+
+
+MODEL = ModelDefinition(
+    kind=ModelKind.POISSON,
+    target=_target,
+    scale=TargetScale.IN_UNITS,
+    expected=_expected,
+    residual=_residual,
+    family=_family,
+    moments_share=Fraction(1, 10),
+    clip=0.25,
+)

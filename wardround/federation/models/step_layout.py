@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from wardround.federation import canonical
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.models import definition_of
+from wardround.federation.models.model_definition import TargetScale
 from wardround.federation.models.training import (
     MAX_EDGES,
     MAX_FEATURES,
@@ -24,11 +26,13 @@ from wardround.federation.models.training import (
     MAX_STAGES,
     MAX_WEIGHTS,
     RATE_UNIT,
+    Input,
     Model,
     ModelKind,
     StageKind,
     Step,
     Training,
+    Vector,
 )
 from wardround.federation.plan.layout import MAX_DIMENSION
 from wardround.federation.plan.typed import typed_cohort
@@ -37,21 +41,7 @@ from wardround.federation.study.study import Column, ColumnType, Study, Table, U
 LENGTH = 2**20
 """The longest contribution of one patient, in steps of the grid."""
 
-Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """One number that a row becomes: a column between its public bounds, or whether a category has one value.
-
-    `low` and `high` are the bounds; an indicator's are 0 and 1, and `value` is the value it is about.
-    """
-
-    name: str
-    column: str
-    low: float
-    high: float
-    value: str | None = None
+_FARTHEST = 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,28 +111,28 @@ def inputs_of(model: Model, study: Study) -> tuple[tuple[Input, ...], Input]:
     inputs = tuple(found for name in model.features for found in _inputs(table.column(name)))
     if len(inputs) > MAX_FEATURES:
         raise QueryMistaken(f"the features are {len(inputs)} inputs; at most {MAX_FEATURES} are possible.")
-    if (model.kind is ModelKind.PERCEPTRON) != (model.hidden > 0) or model.hidden > MAX_HIDDEN:
+    definition = definition_of(model.kind)
+    if (definition.layer is not None) != (model.hidden > 0) or model.hidden > MAX_HIDDEN:
         raise QueryMistaken(f"a perceptron, and no other model, has 1 to {MAX_HIDDEN} hidden units.")
-    return inputs, _target(table.column(model.target), model.kind)
+    return inputs, definition.target(table.column(model.target), model.kind)
 
 
 def weights_of(model: Model, inputs: int) -> int:
     """How many parameters a model has: the intercept first; of a perceptron the hidden layer's, row by row, first."""
-    if model.kind is ModelKind.PERCEPTRON:
-        return model.hidden * (inputs + 1) + model.hidden + 1
-    return inputs + 1
+    layer = definition_of(model.kind).layer
+    return inputs + 1 if layer is None else layer.weights(model.hidden, inputs)
 
 
 def measured(kind: ModelKind, inputs: int) -> int:
     """How many columns are standardised: the inputs, and a numeric target after them."""
-    return inputs + (kind in (ModelKind.LINEAR, ModelKind.POISSON))
+    return inputs + (not is_binary(kind))
 
 
 def width_of(stage: StageKind, model: Model, inputs: int) -> int:
     """How many numbers one sum of the stage has.
 
     MOMENTS: the count, the means, the squares. PRODUCTS: z zᵀ by rows from the diagonal on, with z = (1, inputs
-    and, for a linear model, the target). SCORES: for a binary outcome the cells (below each edge, outcome no and yes),
+    and, for least squares, the target). SCORES: for a binary outcome the cells (below each edge, outcome no and yes),
     otherwise the count, the error's square, the outcome and its square.
     """
     columns = measured(model.kind, inputs)
@@ -150,7 +140,7 @@ def width_of(stage: StageKind, model: Model, inputs: int) -> int:
         case StageKind.MOMENTS:
             return 1 + 2 * columns
         case StageKind.PRODUCTS:
-            width = 1 + inputs + (model.kind is ModelKind.LINEAR)
+            width = 1 + inputs + definition_of(model.kind).least_squares
             return width * (width + 1) // 2
         case StageKind.GRADIENT:
             return weights_of(model, inputs)
@@ -168,7 +158,7 @@ SCORE_BINS = 32
 
 def is_binary(kind: ModelKind) -> bool:
     """Whether the outcome is yes or no."""
-    return kind in (ModelKind.LOGISTIC, ModelKind.PERCEPTRON)
+    return definition_of(kind).scale is TargetScale.YES_OR_NO
 
 
 def pack(values: Vector) -> bytes:
@@ -179,6 +169,17 @@ def pack(values: Vector) -> bytes:
 def unpack(values: bytes) -> Vector:
     """Numbers of a step."""
     return np.frombuffer(values, dtype="<f8").astype(np.float64)
+
+
+def moved(weights: Vector, total: NDArray[np.int64], form: StepForm) -> Vector:
+    """The weights after one noised sum of gradients; finite, however far a step was told to go.
+
+    A site that takes several steps in a round, and whoever replays them from its released sums, call this.
+    """
+    step = form.step
+    factor = min(step.learning_rate * step.training.clip / step.batch, _FARTHEST)
+    found = weights - max(factor, -_FARTHEST) * (total / LENGTH)
+    return np.minimum(np.maximum(found, -_FARTHEST), _FARTHEST)
 
 
 def _inputs(column: Column) -> list[Input]:
@@ -196,24 +197,6 @@ def _inputs(column: Column) -> list[Input]:
                 f"the column {column.name!r} has no public bounds or values, so it cannot be a feature; "
                 "give it some in study.toml, or leave it out."
             )
-
-
-def _target(column: Column, kind: ModelKind) -> Input:
-    if is_binary(kind):
-        if column.type is ColumnType.BOOLEAN or column.numeric_bounds == (Fraction(0), Fraction(1)):
-            return Input(column.name, column.name, 0.0, 1.0)
-        if column.type is ColumnType.CATEGORY and len(column.values) == 2:  # noqa: PLR2004
-            return Input(f"{column.name}={column.values[1]}", column.name, 0.0, 1.0, str(column.values[1]))
-        raise QueryMistaken(
-            f"the target of a {kind.value} model is yes or no: a boolean, a category of two values, or an integer "
-            f"from 0 to 1, which {column.name!r} is not."
-        )
-    if column.type in (ColumnType.INTEGER, ColumnType.NUMBER) and column.numeric_bounds is not None:
-        low, high = (float(bound) for bound in column.numeric_bounds)
-        if kind is ModelKind.POISSON and low < 0.0:
-            raise QueryMistaken(f"the target of a Poisson model cannot be below 0, as {column.name!r} can.")
-        return Input(column.name, column.name, low, high)
-    raise QueryMistaken(f"the target of a {kind.value} model is a number with bounds, which {column.name!r} is not.")
 
 
 def _require_training(training: Training, study: Study) -> None:

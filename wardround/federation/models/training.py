@@ -12,6 +12,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wardround.federation.limits import Above, Doubles, Finite, Many, Member, Parts, Whole
 from wardround.federation.question.cohort import ColumnName, Expression
 from wardround.privacy.accounting.cost import SLACK_UNIT
@@ -25,6 +28,9 @@ MAX_HIDDEN = 256
 MAX_EDGES = 256
 RATE_UNIT = 2**32
 """A chance of being taken is a whole number of these parts, so that coins are exact."""
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 Scale = Annotated[Fraction, Parts("a noise scale", SCALE_UNIT, 1, LARGEST_SCALE * SCALE_UNIT)]
 """Of noise, in steps of a grid."""
@@ -51,6 +57,20 @@ class Model:
     ]
     cohort: Expression | None = None
     hidden: Annotated[int, Whole("the number of hidden units", upper=MAX_HIDDEN)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One number that a row becomes: a column between its public bounds, or whether a category has one value.
+
+    `low` and `high` are the bounds; an indicator's are 0 and 1, and `value` is the value it is about.
+    """
+
+    name: str
+    column: str
+    low: float
+    high: float
+    value: str | None = None
 
 
 class StageKind(StrEnum):

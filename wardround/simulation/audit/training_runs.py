@@ -14,10 +14,9 @@ from functools import partial
 import numpy as np
 
 from site_agent.learning.training_step import take
-from site_agent.reading.examples import Examples, Matrix, Rows
-from wardround.federation.models.descent import moved
-from wardround.federation.models.step_layout import LENGTH, SCORE_BINS, StepForm, pack, step_form
-from wardround.federation.models.training import Stage, StageKind, Step, Training
+from site_agent.reading.examples import Examples, Rows
+from wardround.federation.models.step_layout import LENGTH, SCORE_BINS, StepForm, moved, pack, step_form
+from wardround.federation.models.training import Matrix, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan, price
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT
