@@ -14,9 +14,9 @@ from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
 from tests.learning.sums import People, people, study_of, train, training_of
+from wardround.analyst.asking.named_strategy import combine_named
 from wardround.analyst.estimation.fitted import settled
 from wardround.analyst.flower.strategies import KEPT, StrategyCombine, combine_by
-from wardround.analyst.learning.combining import combine_named
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models.training import ModelKind
 

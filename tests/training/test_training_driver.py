@@ -14,7 +14,7 @@ from site_agent.reading.dataset import Dataset
 from tests.training.clinics import SIZES, federation, request, seeded, spent, study
 from wardround.analyst.asking.client import Client
 from wardround.analyst.learning.driver import TrainingRound
-from wardround.analyst.learning.round_sums import Trust, sums_of
+from wardround.analyst.learning.round_sums import SiteScreening, sums_of
 from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import (
     AwaitingApproval,
@@ -298,7 +298,7 @@ def test_the_noise_of_a_total_is_that_of_the_sites_that_answered(
     updates = tuple(Update(site, sums) for site in sorted(SIZES)) if by_site else (Update("", sums),)
     privacy = dataclasses.replace(beginning.preview.privacy, composition=composition)
     answer = Answer("", "patient", False, noiseless, tuple(sorted(SIZES)), (), (), (), privacy, updates)
-    found, _ = sums_of(answer, form, Trust(), title="round")
+    found, _ = sums_of(answer, form, SiteScreening(), title="round")
     assert found.noise_sd == pytest.approx(expected * float(step.training.stages[0].scale) / 2**20)
     assert found.answered == 4
     assert found.totals.tolist() == [[4.0 if by_site else 1.0] * form.width]
@@ -318,7 +318,7 @@ def test_a_total_may_be_as_long_as_the_noise_of_all_its_sites(
     sites = tuple(sorted(SIZES))
     privacy = beginning.preview.privacy
     answer = Answer("", "patient", False, False, sites, (), (), (), privacy, (Update("", sums.tobytes()),))
-    trust = Trust(most={"": 0.0}, counted=frozenset(sites))
+    trust = SiteScreening(most={"": 0.0}, counted=frozenset(sites))
     if possible:
         sums_of(answer, form, trust, title="round")
     else:

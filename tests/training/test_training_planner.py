@@ -8,7 +8,7 @@ import pytest
 
 from tests.training.clinics import request, study
 from wardround.analyst.learning.planner import Outline, outline
-from wardround.analyst.learning.request import Schedule
+from wardround.analyst.learning.request import StepSchedule
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models.training import StageKind, Step
 from wardround.federation.plan.plan import Plan, price
@@ -115,8 +115,8 @@ def test_the_planner_says_which_schedule_fits_and_why() -> None:
     found = outlined()
     assert found.advice is not None
     once, alone = found.advice.pulls
-    assert (once.schedule, alone.schedule) == (Schedule.SUM_PER_ROUND, Schedule.LOCAL_STEPS)
-    assert found.schedule is found.advice.fits is Schedule.SUM_PER_ROUND
+    assert (once.schedule, alone.schedule) == (StepSchedule.SUM_PER_ROUND, StepSchedule.LOCAL_STEPS)
+    assert found.schedule is found.advice.fits is StepSchedule.SUM_PER_ROUND
     assert once.patients < alone.patients
     assert once.over_signal is None
     assert "sum_per_round fits: the noise of one step pulls like" in found.advice.why
@@ -124,13 +124,13 @@ def test_the_planner_says_which_schedule_fits_and_why() -> None:
 
 
 def test_local_steps_fit_where_noise_is_small_and_steps_are_many() -> None:
-    assert outlined(kind="perceptron", patients=5_000_000, batch_size=50_000).schedule is Schedule.LOCAL_STEPS
-    assert outlined(kind="perceptron", patients=5_000, rounds=5).schedule is Schedule.SUM_PER_ROUND
+    assert outlined(kind="perceptron", patients=5_000_000, batch_size=50_000).schedule is StepSchedule.LOCAL_STEPS
+    assert outlined(kind="perceptron", patients=5_000, rounds=5).schedule is StepSchedule.SUM_PER_ROUND
     # Whoever asks for a schedule gets it, and still hears what would fit.
     asked = outlined(kind="perceptron", patients=5_000, schedule="local_steps", rounds=2)
-    assert asked.schedule is Schedule.LOCAL_STEPS
+    assert asked.schedule is StepSchedule.LOCAL_STEPS
     assert asked.advice is not None
-    assert asked.advice.fits is Schedule.SUM_PER_ROUND
+    assert asked.advice.fits is StepSchedule.SUM_PER_ROUND
 
 
 @pytest.mark.parametrize(

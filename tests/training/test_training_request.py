@@ -9,8 +9,8 @@ import pytest
 
 from tests.training.clinics import request, request_text, study
 from wardround.analyst.learning.request import (
-    Schedule,
     Standardise,
+    StepSchedule,
     TrainingRequest,
     model_of,
     parse_request,
@@ -59,7 +59,7 @@ def test_every_key_is_read() -> None:
         1.0,
         1e-7,
         "age >= 40",
-        Schedule.LOCAL_STEPS,
+        StepSchedule.LOCAL_STEPS,
         5,
         "fedadam",
         0.0,

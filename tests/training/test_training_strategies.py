@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.training.clinics import request, spent
-from wardround.analyst.learning import combining
-from wardround.analyst.learning.combining import combine_named
+from wardround.analyst.asking import named_strategy
+from wardround.analyst.asking.named_strategy import combine_named
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.simulation.federation import SimulatedFederation
 
@@ -37,7 +37,7 @@ def test_another_strategy_is_another_training(clinics: SimulatedFederation, monk
     def kept(weights: np.ndarray, updates: object, examples: object) -> np.ndarray:
         return weights + 0.1
 
-    monkeypatch.setattr(combining, "combine_named", {"halved": halved, "kept": kept, "Kept ": kept}.get)
+    monkeypatch.setattr(named_strategy, "combine_named", {"halved": halved, "kept": kept, "Kept ": kept}.get)
     first = clinics.client.train(request(**SHORT, strategy="halved"))
     assert "has begun already" not in str(clinics.client.preview_training(request(**SHORT, strategy="kept")))
     second = clinics.client.train(request(**SHORT, strategy="kept"))
@@ -57,11 +57,11 @@ def test_a_strategy_that_fails_is_one_sentence_and_nothing_is_lost(
             raise QueryMistaken("the strategy 'broken' failed.")
         return weights
 
-    monkeypatch.setattr(combining, "combine_named", lambda name: broken)
+    monkeypatch.setattr(named_strategy, "combine_named", lambda name: broken)
     with pytest.raises(QueryMistaken, match="the strategy 'broken' failed"):
         clinics.client.train(request(**SHORT, strategy="broken"))
     assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
-    monkeypatch.setattr(combining, "combine_named", lambda name: None)
+    monkeypatch.setattr(named_strategy, "combine_named", lambda name: None)
     clinics.client.train(request(**SHORT, strategy="broken"))
     assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
 

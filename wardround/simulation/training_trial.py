@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wardround.analyst.learning.driver import TrainingRound
-from wardround.analyst.learning.request import Schedule, TrainingRequest
+from wardround.analyst.learning.request import StepSchedule, TrainingRequest
 from wardround.analyst.learning.trained_model import TrainingResult
 from wardround.federation.errors import Mistaken
 from wardround.federation.study.study import Study
@@ -46,9 +46,9 @@ def run_trainings(
 def _summed(request: TrainingRequest, study: Study) -> TrainingRequest:
     """The request for one noise on the total, which nothing but the total may be made from."""
     require_trusted_total(study)
-    if request.shows_sites or request.schedule is Schedule.LOCAL_STEPS:
+    if request.shows_sites or request.schedule is StepSchedule.LOCAL_STEPS:
         raise Mistaken(
             "--privacy sum has one noise on the total, so no site's sums can be shown: "
             "leave out by_site, schedule and strategy."
         )
-    return replace(request, schedule=Schedule.SUM_PER_ROUND)
+    return replace(request, schedule=StepSchedule.SUM_PER_ROUND)

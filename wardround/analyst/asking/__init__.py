@@ -1,1 +1,1 @@
-"""The client, the builder, binding to the study, and questions of several rounds."""
+"""Asking: the client, and what it needs of several packages at once."""

@@ -171,10 +171,10 @@ class Client:
         return Waiting(self._link, self._clock, limit_seconds=limit_seconds, on_progress=on_progress, on_round=on_round)
 
     def _beginning(self, request: Request, *, nonce: str) -> Beginning:
-        from wardround.analyst.learning.combining import combine_named, own_nonce, require_combinable  # noqa: PLC0415
+        from wardround.analyst.asking.named_strategy import combine_named, require_combinable  # noqa: PLC0415
         from wardround.analyst.learning.driver import participants, prepared  # noqa: PLC0415
         from wardround.analyst.learning.planner import outline  # noqa: PLC0415
-        from wardround.analyst.learning.request import TrainingRequest, read_request  # noqa: PLC0415
+        from wardround.analyst.learning.request import TrainingRequest, own_nonce, read_request  # noqa: PLC0415
 
         wanted = request if isinstance(request, TrainingRequest) else read_request(Path(request))
         combine = combine_named(wanted.strategy)

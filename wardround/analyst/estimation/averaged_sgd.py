@@ -22,7 +22,7 @@ WAY = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wander:
+class AveragedSgd:
     """Where a model stands between rounds of sampled steps; `noise` adds up the variance of a number of the sums."""
 
     rounds: int
@@ -44,7 +44,9 @@ class Wander:
         """The model so far."""
         return self.tail / self.averaged if self.averaged else self.weights
 
-    def advanced(self, sums: RoundSums, form: StepForm, combine: Combine | None, counts: Mapping[str, float]) -> Wander:
+    def advanced(
+        self, sums: RoundSums, form: StepForm, combine: Combine | None, counts: Mapping[str, float]
+    ) -> AveragedSgd:
         """After one more round."""
         if combine is None:
             # A model moves by its sums in proportion, so the mean of the sites' ends is one walk by the mean sums.
@@ -63,7 +65,7 @@ class Wander:
             return gone
         return replace(gone, tail=self.tail + weights, noise=self.noise + sums.noise_sd**2 * self.steps)
 
-    def placed(self, weights: Vector) -> Wander:
+    def placed(self, weights: Vector) -> AveragedSgd:
         """From here on, as if nothing had been averaged."""
         return replace(self, weights=weights, turn=0, tail=np.zeros_like(weights), noise=0.0)
 
@@ -79,11 +81,11 @@ class Wander:
         return weights
 
 
-def wander_from(
+def averaged_sgd_from(
     start: Vector, *, rounds: int, steps: int, rate: float, patients: float, sites: int, speed: float
-) -> Wander:
+) -> AveragedSgd:
     """Before the first round; `speed` is the learning rate at which one step of everybody would be right at once."""
     alone = max(sites, 1) if steps > 1 else 1
     learning_rate = speed * min(FASTEST, WAY / (rounds * steps))
     batch = max(rate * patients / alone, 1.0)
-    return Wander(rounds, steps, learning_rate, batch, settled(start), 0, np.zeros_like(start), 0.0)
+    return AveragedSgd(rounds, steps, learning_rate, batch, settled(start), 0, np.zeros_like(start), 0.0)

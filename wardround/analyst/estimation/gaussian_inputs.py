@@ -1,8 +1,8 @@
 """How inputs lie, as far as it was released: so many patients, around a mean, with a covariance.
 
-Sums over patients that nobody may see (curvature, the bias of clipping, how scores spread) are computed for a normal
-cloud with the released moments. They steer the steps and size the errors; what a model converges to is decided by
-noised sums over the patients themselves.
+Sums over patients that nobody may see (curvature, the bias of clipping, how scores spread) are computed as if inputs
+were Gaussian with the released moments. They steer the steps and size the errors; what a model converges to is decided
+by noised sums over the patients themselves.
 
 Noise makes a matrix of products indefinite and its small eigenvalues meaningless. Entries are drawn towards what they
 would be for unrelated inputs, as strongly as noise alone explains them; what is left below zero is cut off.
@@ -28,7 +28,7 @@ _NARROW = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Cloud:
+class GaussianInputs:
     """Inputs in the coordinates of a step: the intercept's is the same for everybody."""
 
     patients: float
@@ -68,31 +68,31 @@ class Cloud:
         )
 
 
-def cloud_of(products: Matrix, patients: float) -> Cloud:
-    """The cloud with these products of inputs, the intercept's first."""
+def gaussian_of(products: Matrix, patients: float) -> GaussianInputs:
+    """The Gaussian inputs with these products of inputs, the intercept's first."""
     first = math.sqrt(max(float(products[0, 0]) / patients, 1e-3 / len(products)))
     mean = products[0] / (patients * first)
     mean[0] = first
     values, vectors = np.linalg.eigh(products / patients - np.outer(mean, mean))
     covariance = (vectors * np.maximum(values, 0.0)) @ vectors.T
     covariance[0, :] = covariance[:, 0] = 0.0
-    return Cloud(patients, mean, covariance)
+    return GaussianInputs(patients, mean, covariance)
 
 
-def unrelated(width: int, patients: float) -> Cloud:
-    """The cloud of standardised inputs about which nothing else was released."""
+def unrelated(width: int, patients: float) -> GaussianInputs:
+    """Standardised inputs about which nothing else was released."""
     mean = np.zeros(width)
     mean[0] = 1.0 / math.sqrt(width)
     covariance = np.eye(width) / width
     covariance[0, 0] = 0.0
-    return Cloud(patients, mean, covariance)
+    return GaussianInputs(patients, mean, covariance)
 
 
 # --- What can be believed of noised products -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Products:
+class NoisedProducts:
     """A positive semidefinite matrix of products, the noise of one of its diagonal entries, and its error at most."""
 
     matrix: Matrix
@@ -109,8 +109,8 @@ def symmetric(packed: Vector) -> Matrix:
     return upper + np.triu(upper, 1).T
 
 
-def believed(noisy: Matrix, noise_sd: float) -> Products:
-    """Products drawn towards those of unrelated inputs, as far as noise explains what differs."""
+def believed(noisy: Matrix, noise_sd: float) -> NoisedProducts:
+    """NoisedProducts drawn towards those of unrelated inputs, as far as noise explains what differs."""
     width = len(noisy)
     diagonal = np.diag(noisy)
     level = max(float(diagonal.mean()), noise_sd)
@@ -124,7 +124,7 @@ def believed(noisy: Matrix, noise_sd: float) -> Products:
     matrix = (vectors * np.maximum(values, 0.0)) @ vectors.T
     # The largest eigenvalue of such noise is about sd·√(2·width); of it what was not drawn in is left.
     error = noise_sd * math.sqrt(2.0 * width * kept_off * (1.0 - kept_off))
-    return Products(matrix, noise_sd, error)
+    return NoisedProducts(matrix, noise_sd, error)
 
 
 def counts_by_product(sums: RoundSums, width: int, *, halved: bool) -> dict[str, float]:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from wardround.analyst.estimation.fitted import Coefficient, Standardisation
-from wardround.analyst.estimation.gaussian_inputs import Cloud
-from wardround.analyst.estimation.least_squares import Squares
-from wardround.analyst.estimation.preconditioned_gradient import Descent
+from wardround.analyst.estimation.gaussian_inputs import GaussianInputs
+from wardround.analyst.estimation.least_squares import LeastSquares
+from wardround.analyst.estimation.preconditioned_gradient import PreconditionedGradient
 from wardround.federation.models import definition_of
 from wardround.federation.models.model_definition import SPREADS_OF_TARGET, Family, TargetScale
 from wardround.federation.models.training import Input, Matrix, ModelKind, Vector
@@ -24,32 +24,32 @@ INTERCEPT = "(intercept)"
 _TWO_SIDED_95 = 1.959963984540054
 _NEVER_SINGULAR = 1e-7
 _CUT_UNSURE = 0.2
-"""How much of what clipping takes may be wrong, because patients are no normal cloud."""
+"""How much of what clipping takes may be wrong, because patients are not Gaussian."""
 
 
-def of_descent(descent: Descent) -> tuple[Vector, Matrix]:
+def of_gradients(fitted: PreconditionedGradient) -> tuple[Vector, Matrix]:
     """Weights without damping, and their covariance, from the rounds that were averaged."""
-    rounds = max(descent.averaged, 1)
-    begun = descent.begun / rounds if descent.averaged else descent.weights
-    pull = descent.pulls / rounds
-    doubt = descent.doubt(begun, 0.0)
-    bread = np.linalg.inv(descent.curvature(begun) + doubt * np.eye(len(begun)))
+    rounds = max(fitted.averaged, 1)
+    begun = fitted.begun / rounds if fitted.averaged else fitted.weights
+    pull = fitted.pulls / rounds
+    doubt = fitted.doubt(begun, 0.0)
+    bread = np.linalg.inv(fitted.curvature(begun) + doubt * np.eye(len(begun)))
     step = bread @ pull
     weights = begun - step
-    typical = doubt / descent.error * descent.product_noise if descent.error > 0.0 else 0.0
-    meat = descent.cloud.matrix(weights, lambda score: descent.family.square(score, descent.limit))
-    cut = _CUT_UNSURE * descent.cut(weights)
+    typical = doubt / fitted.error * fitted.product_noise if fitted.error > 0.0 else 0.0
+    meat = fitted.gaussian.matrix(weights, lambda score: fitted.family.square(score, fitted.limit))
+    cut = _CUT_UNSURE * fitted.cut(weights)
     meat += _products_error(step, typical) + doubt**2 * np.outer(step, step)
     # The noise that the step begins with is nearly that of the step, and what damping leaves of it adds up with it.
     twice = np.eye(len(begun)) + doubt * bread
-    meat += descent.noise / rounds**2 * twice @ twice + np.outer(cut, cut)
+    meat += fitted.noise / rounds**2 * twice @ twice + np.outer(cut, cut)
     # Where the step began is as far from the truth as the step is long and its end is unsure.
     unsure = float(np.trace(bread @ meat @ bread))
     meat += typical**2 / 2.0 * unsure * np.eye(len(begun))
     return weights, bread @ meat @ bread
 
 
-def of_squares(squares: Squares) -> Matrix:
+def of_squares(squares: LeastSquares) -> Matrix:
     """The covariance of least squares from noised products."""
     weights, width = squares.weights, len(squares.weights)
     values, vectors = np.linalg.eigh(squares.products)
@@ -62,12 +62,12 @@ def of_squares(squares: Squares) -> Matrix:
     return covariance
 
 
-def of_samples(family: Family, cloud: Cloud, weights: Vector, noise_variance: float) -> Matrix:
+def of_samples(family: Family, gaussian: GaussianInputs, weights: Vector, noise_variance: float) -> Matrix:
     """About the covariance of the mean of many sampled steps, whose mean gradient has this noise."""
     width = len(weights)
-    curvature = cloud.matrix(weights, lambda score: family.information(score, 1.0))
-    bread = np.linalg.inv(curvature + _NEVER_SINGULAR * cloud.patients * np.eye(width))
-    meat = cloud.matrix(weights, lambda score: family.square(score, 1.0)) + noise_variance * np.eye(width)
+    curvature = gaussian.matrix(weights, lambda score: family.information(score, 1.0))
+    bread = np.linalg.inv(curvature + _NEVER_SINGULAR * gaussian.patients * np.eye(width))
+    meat = gaussian.matrix(weights, lambda score: family.square(score, 1.0)) + noise_variance * np.eye(width)
     return bread @ meat @ bread
 
 

@@ -19,7 +19,7 @@ _NEVER_SINGULAR = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
-class Squares:
+class LeastSquares:
     """Least squares in the coordinates of a step, with the noised products they come from."""
 
     weights: Vector
@@ -30,7 +30,7 @@ class Squares:
     patients: float
 
 
-def least_squares(packed: Vector, noise_sd: float, patients: float) -> Squares:
+def least_squares(packed: Vector, noise_sd: float, patients: float) -> LeastSquares:
     """The weights of least squares with the ridge that the noise asks for."""
     # Rows were halved so that inputs and target together are no longer than 1.
     whole, noise = 2.0 * symmetric(packed), 2.0 * noise_sd
@@ -44,4 +44,4 @@ def least_squares(packed: Vector, noise_sd: float, patients: float) -> Squares:
     total = max(float(whole[width, width]), noise) / patients
     # Noise must not make residuals vanish, nor larger than the target itself.
     variance = min(max(left / patients, noise / patients, 0.02 * total), total)
-    return Squares(weights, products, ridge, variance, noise, patients)
+    return LeastSquares(weights, products, ridge, variance, noise, patients)

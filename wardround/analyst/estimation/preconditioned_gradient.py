@@ -1,6 +1,6 @@
 """Noised gradients over everybody, each followed by a step that the released products scale.
 
-The step is (H + λI)⁻¹ g, with the curvature H of a normal cloud that has the released products and λ as large as the
+The step is (H + λI)⁻¹ g, with the curvature H of Gaussian inputs with the released products and λ as large as the
 noise in H and in g makes them unsure; so there is no learning rate. Steps of the second half are averaged. A
 direction that noise drowns is hardly moved in, which is all the regularisation there is.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wardround.analyst.estimation.fitted import Combine, RoundSums, settled
-from wardround.analyst.estimation.gaussian_inputs import Cloud
+from wardround.analyst.estimation.gaussian_inputs import GaussianInputs
 from wardround.federation.models.model_definition import Family
 from wardround.federation.models.training import Matrix, Vector
 
@@ -25,7 +25,7 @@ _NEVER_SINGULAR = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
-class Descent:
+class PreconditionedGradient:
     """Where a model stands, and what the rounds of the second half added up to.
 
     `error` is the largest error of the released products. `begun`, `ended` and `pulls` add up where each of the
@@ -33,7 +33,7 @@ class Descent:
     """
 
     family: Family
-    cloud: Cloud
+    gaussian: GaussianInputs
     error: float
     product_noise: float
     clip: float
@@ -48,7 +48,7 @@ class Descent:
     @property
     def limit(self) -> float:
         """Where clipping cuts the residual of a patient of ordinary length."""
-        return min(1.0, self.clip / self.cloud.length)
+        return min(1.0, self.clip / self.gaussian.length)
 
     @property
     def averaged(self) -> int:
@@ -60,7 +60,7 @@ class Descent:
         """The model so far."""
         return self.ended / self.averaged if self.averaged else self.weights
 
-    def advanced(self, sums: RoundSums, combine: Combine | None, counts: Mapping[str, float]) -> Descent:
+    def advanced(self, sums: RoundSums, combine: Combine | None, counts: Mapping[str, float]) -> PreconditionedGradient:
         """After one more round."""
         noise_sd = sums.noise_sd * self.clip
         curvature, doubt = self.curvature(self.weights), self.doubt(self.weights, noise_sd)
@@ -89,43 +89,45 @@ class Descent:
             noise=self.noise + noise_sd**2,
         )
 
-    def placed(self, weights: Vector) -> Descent:
+    def placed(self, weights: Vector) -> PreconditionedGradient:
         """From here on, as if nothing had been averaged."""
         nothing = np.zeros_like(weights)
         return replace(self, weights=weights, turn=0, begun=nothing, ended=nothing, pulls=nothing, noise=0.0)
 
     def curvature(self, weights: Vector) -> Matrix:
         """How fast the gradient changes with the weights."""
-        return self.cloud.matrix(weights, lambda score: self.family.information(score, self.limit))
+        return self.gaussian.matrix(weights, lambda score: self.family.information(score, self.limit))
 
     def doubt(self, weights: Vector, noise_sd: float) -> float:
         """λ: what the curvature may be wrong by, and what noise there is in a gradient."""
-        middle, wide = self.cloud.scores(weights)
+        middle, wide = self.gaussian.scores(weights)
         typical = float(self.family.information(np.array([middle - wide, middle, middle + wide]), self.limit).mean())
-        least = _NEVER_SINGULAR * self.cloud.patients
+        least = _NEVER_SINGULAR * self.gaussian.patients
         return max(typical * self.error, NOISE_IN_STEP * noise_sd, least)
 
     def cut(self, weights: Vector) -> Vector:
         """What clipping adds to the gradient of everybody, on average, where the model is right."""
-        return self.cloud.vector(weights, lambda score: self.family.mean_residual(score, self.limit))
+        return self.gaussian.vector(weights, lambda score: self.family.mean_residual(score, self.limit))
 
     def _step(self, curvature: Matrix, doubt: float, pull: Vector) -> Vector:
         step: Vector = np.linalg.solve(curvature + doubt * np.eye(len(pull)), pull).astype(np.float64)
-        centre, wide = self.cloud.scores(step)
+        centre, wide = self.gaussian.scores(step)
         length = math.hypot(centre, wide)
         return step if length <= LONGEST_STEP else step * (LONGEST_STEP / length)
 
 
-def descent_from(
+def preconditioned_gradient_from(
     family: Family,
-    cloud: Cloud,
+    gaussian: GaussianInputs,
     *,
     start: Vector,
     error: float,
     product_noise: float,
     clip: float,
     rounds: int,
-) -> Descent:
+) -> PreconditionedGradient:
     """Before the first round."""
     nothing = np.zeros_like(start)
-    return Descent(family, cloud, error, product_noise, clip, rounds, settled(start), 0, nothing, nothing, nothing, 0.0)
+    return PreconditionedGradient(
+        family, gaussian, error, product_noise, clip, rounds, settled(start), 0, nothing, nothing, nothing, 0.0
+    )

@@ -32,7 +32,7 @@ _ROOM = (2.3, 0.3)
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class StandardisedMoments:
     """What MOMENTS said: patients in all and by site, and each column's mean and variance in [−1, 1], with noise."""
 
     patients: float
@@ -52,7 +52,7 @@ def two_valued(inputs: Sequence[Input], table: Table, *, columns: int) -> NDArra
     return found
 
 
-def moments_of(sums: RoundSums, of_two: NDArray[np.bool_]) -> Moments:
+def moments_of(sums: RoundSums, of_two: NDArray[np.bool_]) -> StandardisedMoments:
     """Counts, means and variances; a column of two values has the variance that its mean gives it."""
     columns = len(of_two)
     unit = math.sqrt(1.0 + 1.25 * columns)
@@ -70,10 +70,10 @@ def moments_of(sums: RoundSums, of_two: NDArray[np.bool_]) -> Moments:
     if numeric.any():
         variance[numeric] = drawn_in(variance[numeric], float(variance[numeric].mean()), float(blur[numeric].mean()))
     least = np.where(of_two, LEAST_SPREAD_OF_TWO**2, np.maximum(LEAST_SPREAD**2, 0.5 * blur))
-    return Moments(patients, by_site, mean, np.clip(variance, least, 1.0), noise)
+    return StandardisedMoments(patients, by_site, mean, np.clip(variance, least, 1.0), noise)
 
 
-def standardised(moments: Moments, *, inputs: int, noise: float) -> Standardisation:
+def standardised(moments: StandardisedMoments, *, inputs: int, noise: float) -> Standardisation:
     """Centres and spreads, those of inputs with room for the longer rows.
 
     `noise` is about the error that noise gives a standardised coefficient. Where it is small, rows that are shortened

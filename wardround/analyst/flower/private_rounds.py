@@ -18,7 +18,7 @@ from wardround.analyst.learning import evaluating
 from wardround.analyst.learning.driver import Beginning, TrainingRound, answer_of, round_title
 from wardround.analyst.learning.fitting import begin
 from wardround.analyst.learning.predictor import Predictor, categories_of
-from wardround.analyst.learning.round_sums import Trust, sums_of
+from wardround.analyst.learning.round_sums import SiteScreening, sums_of
 from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models import definition_of
@@ -80,7 +80,7 @@ class PrivateRounds:
         if not training.by_site or self.rounds == 0:
             raise QueryMistaken("a training by somebody else's steps needs gradients, and each site's sums.")
         self._fitting = begin(training, study, combine=self._seen)
-        self._trust = Trust(beginning.outline.request.patients)
+        self._screening = SiteScreening(beginning.outline.request.patients)
         self._scaling: Standardisation | None = None
 
     @property
@@ -103,7 +103,7 @@ class PrivateRounds:
     @property
     def left_out(self) -> Mapping[str, str]:
         """Sites whose sums no honest site can have sent, and why."""
-        return self._trust.left_out
+        return self._screening.left_out
 
     def first_weights(self, *, limit_seconds: float | None = None) -> Vector:
         """Where the project's own training would begin; asks for what scales the inputs, if that is still to be."""
@@ -185,7 +185,7 @@ class PrivateRounds:
             self._on_round(TrainingRound(step.place + 1, step.training.rounds, title, last.privacy.remaining))
         request = AskRequest(step, nonce=self.beginning.nonce)
         answer = answer_of(waiting, request, title=title, begun=bool(self.answers))
-        sums, self._trust = sums_of(answer, step_form(step, self._study), self._trust, title=title)
+        sums, self._screening = sums_of(answer, step_form(step, self._study), self._screening, title=title)
         self.answers.append(dataclasses.replace(answer, updates=()))
         return sums
 

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from flwr.app import ArrayRecord, RecordDict
 from flwr.serverapp import ServerApp
 
-from wardround.analyst.asking.client import Client
 from wardround.analyst.estimation.fitted import Metric
 from wardround.analyst.flower.grid import WardroundGrid, unread_text
 from wardround.analyst.flower.messages import APP_FAULTS, has_main, surroundings, weights_in
@@ -28,11 +28,25 @@ from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models import definition_of
 from wardround.federation.question.answer import Answer, PrivacyStatement
+from wardround.federation.study.study import Study
 
 ROUNDS_SETTING = "num-server-rounds"
 """Where apps made from Flower's templates look how many rounds to run."""
 
 Setting = bool | float | int | str
+
+
+@runtime_checkable
+class Linked(Protocol):
+    """Whoever is linked to a study already: a `Client`."""
+
+    @property
+    def study(self) -> Study:
+        """The agreement."""
+
+    @property
+    def link(self) -> AnalystLink:
+        """What it speaks over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +89,7 @@ class AppResult:
 
 
 def grid_over(
-    federation: Client | AnalystLink,
+    federation: Linked | AnalystLink,
     request: TrainingRequest | str | Path,
     *,
     nonce: str = "",
@@ -86,14 +100,16 @@ def grid_over(
 
     The request's strategy is the app's own, so it must be left out.
     """
-    client = federation if isinstance(federation, Client) else Client(federation)
     wanted = request if isinstance(request, TrainingRequest) else read_request(Path(request))
     if definition_of(wanted.kind).least_squares:
         raise QueryMistaken(f"a {wanted.kind.value} model is found from one round of sums; train it without an app.")
     if wanted.strategy != PLAIN:
         raise QueryMistaken("an app combines by its own strategy; leave strategy out of the request.")
     wanted = replace(wanted, by_site=True)
-    study, link = client.study, client.link
+    if isinstance(federation, Linked):
+        study, link = federation.study, federation.link
+    else:
+        study, link = federation.study(), federation
     exact = outline(wanted, study, sites=participants(wanted, study, link))
     beginning = prepared(exact, study, link, nonce=nonce, combine=None)
     return WardroundGrid(PrivateRounds(beginning, study, link, clock=clock, on_round=on_round))
@@ -101,7 +117,7 @@ def grid_over(
 
 def run_app(
     app: ServerApp,
-    federation: Client | AnalystLink,
+    federation: Linked | AnalystLink,
     request: TrainingRequest | str | Path,
     *,
     run_config: Mapping[str, Setting] | None = None,

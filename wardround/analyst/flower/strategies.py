@@ -46,7 +46,7 @@ from wardround.analyst.flower.messages import (
     run_of,
     trained,
 )
-from wardround.analyst.learning.combining import PAID
+from wardround.analyst.learning.request import PAID
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models.training import Vector
 from wardround.federation.strict_toml import nearest

@@ -16,7 +16,7 @@ from wardround.analyst.estimation.fitted import Combine, Fitted
 from wardround.analyst.learning.fitting import begin
 from wardround.analyst.learning.planner import Outline, learns
 from wardround.analyst.learning.request import TrainingRequest
-from wardround.analyst.learning.round_sums import Trust, sums_of
+from wardround.analyst.learning.round_sums import SiteScreening, sums_of
 from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import QueryMistaken, TooFewSites, Unavailable
 from wardround.federation.models.step_layout import step_form
@@ -103,7 +103,7 @@ def drive(
     """
     outline = beginning.outline
     fitting = begin(outline.training, study, combine=beginning.combine)
-    trust = Trust(outline.request.patients)
+    screening = SiteScreening(outline.request.patients)
     answers: list[Answer] = []
     learning = 0
     remaining = beginning.preview.privacy.remaining
@@ -112,12 +112,12 @@ def drive(
         if on_round is not None:
             on_round(TrainingRound(step.place + 1, outline.training.rounds, title, remaining))
         answer = answer_of(waiting, AskRequest(step, nonce=beginning.nonce), title=title, begun=bool(answers))
-        sums, trust = sums_of(answer, step_form(step, study), trust, title=title)
+        sums, screening = sums_of(answer, step_form(step, study), screening, title=title)
         answers.append(dataclasses.replace(answer, updates=()))
         remaining = answer.privacy.remaining
         fitting = fitting.advance(sums)
         learning += learns(step.training.stages[step.stage])
-    return Trained(beginning, fitting.fitted(), tuple(answers), trust.left_out, learning)
+    return Trained(beginning, fitting.fitted(), tuple(answers), screening.left_out, learning)
 
 
 def round_title(step: Step) -> str:

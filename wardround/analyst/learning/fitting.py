@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from wardround.analyst.estimation import inference
-from wardround.analyst.estimation.averaged_sgd import Wander
+from wardround.analyst.estimation.averaged_sgd import AveragedSgd
 from wardround.analyst.estimation.fitted import (
     Coefficient,
     Combine,
@@ -21,10 +21,10 @@ from wardround.analyst.estimation.fitted import (
     Standardisation,
     settled,
 )
-from wardround.analyst.estimation.least_squares import Squares
-from wardround.analyst.estimation.preconditioned_gradient import Descent
+from wardround.analyst.estimation.least_squares import LeastSquares
+from wardround.analyst.estimation.preconditioned_gradient import PreconditionedGradient
 from wardround.analyst.learning import evaluating
-from wardround.analyst.learning.state import Released, nothing_released
+from wardround.analyst.learning.state import TrainingState, nothing_released
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models import definition_of
 from wardround.federation.models.step_layout import is_binary, pack, step_form
@@ -63,7 +63,7 @@ class Fitting(Protocol):
 
 def begin(training: Training, study: Study, *, combine: Combine | None = None) -> Fitting:
     """A training before its first round; `QueryMistaken` where its stages cannot make a model."""
-    released = nothing_released(training, study)
+    state = nothing_released(training, study)
     kinds = [stage.kind for stage in training.stages]
     places = [_ORDER.index(kind) for kind in kinds]
     if any(right <= left for left, right in pairwise(places)) or any(
@@ -75,7 +75,7 @@ def begin(training: Training, study: Study, *, combine: Combine | None = None) -
         raise QueryMistaken("a training needs gradients, or products for a linear model.")
     if StageKind.MOMENTS not in kinds and StageKind.PRODUCTS not in kinds:
         raise QueryMistaken("a training needs moments or products, which count the patients.")
-    return _Fit(training, study, combine, released)
+    return _Fit(training, study, combine, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class _Fit:
     training: Training
     study: Study
     combine: Combine | None
-    released: Released
+    state: TrainingState
     stage: int = 0
     turn: int = 0
-    learner: Descent | Wander | Squares | None = None
+    learner: PreconditionedGradient | AveragedSgd | LeastSquares | None = None
     metrics: tuple[Metric, ...] = ()
 
     # --- Fitting ------------------------------------------------------------------------------------------
@@ -99,16 +99,16 @@ class _Fit:
         step = Step(self.training, self.stage, self.turn)
         if step.kind is StageKind.MOMENTS:
             return step
-        scaling = self.released.scaling
+        scaling = self.state.scaling
         step = replace(step, centre=pack(scaling.centre), spread=pack(scaling.spread))
         if step.kind is StageKind.PRODUCTS:
             return step
         learner = self._learner()
         if step.kind is StageKind.SCORES:
             weights = settled(_estimate(learner))
-            return replace(step, weights=pack(weights), edges=self.released.edges(weights))
+            return replace(step, weights=pack(weights), edges=self.state.edges(weights))
         step = replace(step, weights=pack(learner.weights))
-        if isinstance(learner, Wander):
+        if isinstance(learner, AveragedSgd):
             return replace(step, learning_rate=learner.learning_rate, batch=learner.batch)
         return step
 
@@ -123,81 +123,79 @@ class _Fit:
 
     def placed(self, weights: Vector) -> _Fit:
         learner = self._learner()
-        if isinstance(learner, Squares):
+        if isinstance(learner, LeastSquares):
             kind = self.training.model.kind.value
             raise QueryMistaken(f"a {kind} model is found from one round of sums; it has no steps to place.")
         return replace(self, learner=learner.placed(settled(weights)))
 
     def fitted(self) -> Fitted:
-        learner, released = self._learner(), self.released
+        learner, state = self._learner(), self.state
         weights = settled(_estimate(learner))
         kind = self.training.model.kind
         found: tuple[Coefficient, ...] = ()
         notes: list[str] = []
         if definition_of(kind).layer is None:
             undamped, covariance = self._inferred(learner, weights, notes)
-            found = inference.coefficients(
-                kind, released.inputs, released.target, released.scaling, undamped, covariance
-            )
+            found = inference.coefficients(kind, state.inputs, state.target, state.scaling, undamped, covariance)
         if self.metrics and not is_binary(kind):
-            notes.append(evaluating.cut_note(released.target, released.reach))
+            notes.append(evaluating.cut_note(state.target, state.reach))
         notes.extend(evaluating.doubts(self.metrics))
         if self.combine is not None:
             notes.append("standard errors are those of the sum, whatever the sites' models were combined by")
-        return Fitted(kind, weights, found, self.metrics, released.scaling, tuple(notes))
+        return Fitted(kind, weights, found, self.metrics, state.scaling, tuple(notes))
 
     # --- Rounds -------------------------------------------------------------------------------------------
 
     def _after(self, step: Step, sums: RoundSums) -> _Fit:
-        released = self.released
+        state = self.state
         match step.kind:
             case StageKind.MOMENTS:
                 table = self.study.table(self.training.model.table)
-                return replace(self, released=released.measured(sums, table))
+                return replace(self, state=state.measured(sums, table))
             case StageKind.PRODUCTS:
-                learner = released.solved(sums) if released.is_solved_at_once else self.learner
-                return replace(self, released=released.multiplied(sums), learner=learner)
+                learner = state.solved(sums) if state.is_solved_at_once else self.learner
+                return replace(self, state=state.multiplied(sums), learner=learner)
             case StageKind.GRADIENT:
                 return self._descended(step, sums)
             case StageKind.SCORES if is_binary(self.training.model.kind):
-                return replace(self, metrics=evaluating.binary_metrics(sums, step.edges, released.model.expected))
+                return replace(self, metrics=evaluating.binary_metrics(sums, step.edges, state.model.expected))
             case StageKind.SCORES:
-                return replace(self, metrics=evaluating.numeric_metrics(sums, released.reach))
+                return replace(self, metrics=evaluating.numeric_metrics(sums, state.reach))
 
     def _descended(self, step: Step, sums: RoundSums) -> _Fit:
-        learner, counts = self._learner(), self.released.counts_of(sums)
+        learner, counts = self._learner(), self.state.counts_of(sums)
         match learner:
-            case Descent():
+            case PreconditionedGradient():
                 return replace(self, learner=learner.advanced(sums, self.combine, counts))
-            case Wander():
+            case AveragedSgd():
                 form = step_form(step, self.study)
                 return replace(self, learner=learner.advanced(sums, form, self.combine, counts))
-            case Squares():
+            case LeastSquares():
                 return self
 
     # --- What learns --------------------------------------------------------------------------------------
 
-    def _learner(self) -> Descent | Wander | Squares:
+    def _learner(self) -> PreconditionedGradient | AveragedSgd | LeastSquares:
         """What learns; before its first round it is made from what was released."""
-        return self.released.learner() if self.learner is None else self.learner
+        return self.state.learner() if self.learner is None else self.learner
 
     def _inferred(
-        self, learner: Descent | Wander | Squares, weights: Vector, notes: list[str]
+        self, learner: PreconditionedGradient | AveragedSgd | LeastSquares, weights: Vector, notes: list[str]
     ) -> tuple[Vector, Matrix]:
         match learner:
-            case Squares():
+            case LeastSquares():
                 return weights, inference.of_squares(learner)
-            case Descent():
-                undamped, covariance = inference.of_descent(learner)
+            case PreconditionedGradient():
+                undamped, covariance = inference.of_gradients(learner)
                 return weights if self.combine is not None else undamped, covariance
-            case Wander():
-                stage = self.released.gradients
+            case AveragedSgd():
+                stage = self.state.gradients
                 notes.append("standard errors take inputs as unrelated, because no products of them were released")
                 sums = max(learner.averaged, 1) * stage.steps
                 noise = learner.noise * (self.training.clip / (float(stage.rate) * sums)) ** 2
-                family, _ = self.released.family()
-                return weights, inference.of_samples(family, self.released.likely_cloud, weights, noise)
+                family, _ = self.state.family()
+                return weights, inference.of_samples(family, self.state.likely_gaussian, weights, noise)
 
 
-def _estimate(learner: Descent | Wander | Squares) -> Vector:
-    return learner.weights if isinstance(learner, Squares) else learner.estimate
+def _estimate(learner: PreconditionedGradient | AveragedSgd | LeastSquares) -> Vector:
+    return learner.weights if isinstance(learner, LeastSquares) else learner.estimate

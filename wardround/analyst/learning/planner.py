@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wardround.analyst.learning.request import Schedule, Standardise, TrainingRequest, model_of, sound
+from wardround.analyst.learning.request import Standardise, StepSchedule, TrainingRequest, model_of, sound
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models import definition_of
 from wardround.federation.models.step_layout import LENGTH, inputs_of, width_of
@@ -37,13 +37,13 @@ _QUIET = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Pull:
+class NoiseToSignal:
     """How much noise one step of a schedule has: as much as so many patients can pull, at the most.
 
     `over_signal` compares it with the patients there are, where the request says about how many.
     """
 
-    schedule: Schedule
+    schedule: StepSchedule
     patients: float
     over_signal: float | None
 
@@ -52,8 +52,8 @@ class Pull:
 class Advice:
     """The schedule that fits, and why."""
 
-    fits: Schedule
-    pulls: tuple[Pull, ...]
+    fits: StepSchedule
+    pulls: tuple[NoiseToSignal, ...]
     why: str
 
 
@@ -66,7 +66,7 @@ class Outline:
     plans: tuple[StagePlan, ...]
     loss: Loss
     sites: tuple[str, ...]
-    schedule: Schedule
+    schedule: StepSchedule
     advice: Advice | None
 
     @property
@@ -88,7 +88,7 @@ def outline(request: TrainingRequest, study: Study, *, sites: Sequence[str]) -> 
     loss = Loss(request.epsilon, study.cap.delta if request.delta is None else request.delta)
     _require_delta(loss.delta, study)
     found = _advice(request, model, loss, inputs=len(inputs), sites=len(sites))
-    schedule = request.schedule or (Schedule.SUM_PER_ROUND if found is None else found.fits)
+    schedule = request.schedule or (StepSchedule.SUM_PER_ROUND if found is None else found.fits)
     plans = stage_plans(request, model, loss, inputs=len(inputs), sites=len(sites), schedule=schedule)
     training = exact_training(
         model,
@@ -99,13 +99,13 @@ def outline(request: TrainingRequest, study: Study, *, sites: Sequence[str]) -> 
         plan=plans,
         held_out=request.held_out,
         clip=definition_of(model.kind).clip if request.clip is None else request.clip,
-        by_site=request.shows_sites or schedule is Schedule.LOCAL_STEPS,
+        by_site=request.shows_sites or schedule is StepSchedule.LOCAL_STEPS,
     )
     return Outline(request, training, plans, loss, tuple(sites), schedule, found)
 
 
 def stage_plans(
-    request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, sites: int, schedule: Schedule
+    request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, sites: int, schedule: StepSchedule
 ) -> tuple[StagePlan, ...]:
     """The stages of a request, with the shares of μ² that they have within their fold."""
     definition = definition_of(model.kind)
@@ -127,7 +127,7 @@ def stage_plans(
                 'standardise = "bounds" leaves nothing that counts the patients a step is divided by; '
                 'use standardise = "released" here.'
             )
-        local = schedule is Schedule.LOCAL_STEPS
+        local = schedule is StepSchedule.LOCAL_STEPS
         rounds = request.rounds or (LOCAL_ROUNDS if local else SAMPLED_ROUNDS)
         steps = (request.local_steps or LOCAL_STEPS) if local else 1
         plans.append(StagePlan(StageKind.GRADIENT, rest, rounds, steps, _rate(request)))
@@ -143,11 +143,11 @@ def noise_of(stage: Stage, training: Training, *, inputs: int, sites: int) -> fl
 
 
 def _preconditioned(
-    request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, sites: int, schedule: Schedule
+    request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, sites: int, schedule: StepSchedule
 ) -> bool:
     """Whether the products of inputs are worth their share: else gradients over samples find the way by many steps."""
     is_layered = definition_of(model.kind).layer is not None
-    if is_layered or schedule is Schedule.LOCAL_STEPS or request.batch_size is not None:
+    if is_layered or schedule is StepSchedule.LOCAL_STEPS or request.batch_size is not None:
         return False
     if request.patients is None:
         return True
@@ -168,7 +168,9 @@ def _advice(request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, 
     width = width_of(StageKind.GRADIENT, model, inputs)
     learning = 1 - definition.moments_share
     mu = mu_of(loss.epsilon, without_slack(loss.delta)) * math.sqrt(learning)
-    preconditioned = _preconditioned(request, model, loss, inputs=inputs, sites=sites, schedule=Schedule.SUM_PER_ROUND)
+    preconditioned = _preconditioned(
+        request, model, loss, inputs=inputs, sites=sites, schedule=StepSchedule.SUM_PER_ROUND
+    )
     rate = float(_rate(request))
     if preconditioned:
         rounds = _rounds(request, ROUNDS) - 1
@@ -181,23 +183,23 @@ def _advice(request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, 
     alone = _sampled_noise(mu, rate, steps) * sites * math.sqrt(width) / rate
     people = None if request.patients is None else _learnt_from(request)
     pulls = tuple(
-        Pull(schedule, noise, None if people is None else noise / people)
-        for schedule, noise in ((Schedule.SUM_PER_ROUND, once), (Schedule.LOCAL_STEPS, alone))
+        NoiseToSignal(schedule, noise, None if people is None else noise / people)
+        for schedule, noise in ((StepSchedule.SUM_PER_ROUND, once), (StepSchedule.LOCAL_STEPS, alone))
     )
     # What a site adds by moving alone is worth it only where noise is small anyway and many steps are needed.
     quiet = people is not None and alone / people <= _QUIET
-    fits = Schedule.LOCAL_STEPS if quiet and not preconditioned else Schedule.SUM_PER_ROUND
+    fits = StepSchedule.LOCAL_STEPS if quiet and not preconditioned else StepSchedule.SUM_PER_ROUND
     return Advice(fits, pulls, _why(fits, pulls, preconditioned=preconditioned))
 
 
-def _why(fits: Schedule, pulls: tuple[Pull, ...], *, preconditioned: bool) -> str:
+def _why(fits: StepSchedule, pulls: tuple[NoiseToSignal, ...], *, preconditioned: bool) -> str:
     ours, other = sorted(pulls, key=lambda pull: pull.schedule is not fits)
     told = (
         f"the noise of one step pulls like {ours.patients:,.0f} patients, with {other.schedule} {other.patients:,.0f}"
     )
     if ours.over_signal is not None and other.over_signal is not None:
         told += f" ({ours.over_signal:.2g} and {other.over_signal:.2g} of all who are learnt from)"
-    if fits is Schedule.LOCAL_STEPS:
+    if fits is StepSchedule.LOCAL_STEPS:
         told += ", and many steps take few rounds"
     return f"{fits} fits: {told}{'' if preconditioned else '; steps are over secret samples of patients'}."
 

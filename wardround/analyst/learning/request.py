@@ -6,6 +6,7 @@ meant, and charge for it. Nothing is asked of anybody before a request is sound.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -25,6 +26,9 @@ from wardround.federation.study.study import Study
 PLAIN = "fedavg"
 """The strategy that is the sum itself, and needs nothing but this project."""
 
+PAID = "The rounds so far are kept and paid for."
+"""What a strategy that fails during a training adds."""
+
 DEFAULT_VALIDATION = 0.2
 DEFAULT_HIDDEN = 8
 MOST_HELD_OUT = 0.9
@@ -33,7 +37,7 @@ MOST_LOCAL_STEPS = 1000
 MOST_PATIENTS = 10**9
 
 
-class Schedule(StrEnum):
+class StepSchedule(StrEnum):
     """Who moves the model: the analyst after every sum, or each site several times before it answers."""
 
     SUM_PER_ROUND = "sum_per_round"
@@ -62,7 +66,7 @@ class TrainingRequest:
     epsilon: float
     delta: float | None = None
     cohort: str = ""
-    schedule: Schedule | None = None
+    schedule: StepSchedule | None = None
     rounds: int | None = None
     strategy: str = PLAIN
     validation_fraction: float = DEFAULT_VALIDATION
@@ -90,6 +94,17 @@ def is_plain(strategy: str) -> bool:
     return strategy.lower() == PLAIN
 
 
+def own_nonce(strategy: str) -> str:
+    """What tells trainings apart that differ in nothing but how the sites' models are combined.
+
+    A strategy decides where the next round stands, so the rounds of one are of no use to another. Under one name the
+    second would go on with the first one's rounds until it was refused half-way.
+    """
+    if is_plain(strategy):
+        return ""
+    return hashlib.sha256("".join(strategy.lower().split()).encode()).hexdigest()[:32]
+
+
 def read_request(path: Path) -> TrainingRequest:
     """The request in a file; `ConfigurationMistaken` in one sentence."""
     return parse_request(read_text(path), name=str(path))
@@ -111,7 +126,9 @@ def parse_request(text: str, *, name: str = "request.toml") -> TrainingRequest:
         epsilon=top.number("epsilon", lower=1e-6, upper=1e3),
         delta=top.number("delta", lower=0.0, upper=1.0) if "delta" in given else None,
         cohort=top.text("cohort", "") if "cohort" in given else "",
-        schedule=Schedule(_chosen(top, "schedule", [each.value for each in Schedule])) if "schedule" in given else None,
+        schedule=StepSchedule(_chosen(top, "schedule", [each.value for each in StepSchedule]))
+        if "schedule" in given
+        else None,
         rounds=top.integer("rounds", lower=1, upper=MOST_ROUNDS) if "rounds" in given else None,
         strategy=top.text("strategy", PLAIN),
         validation_fraction=top.number("validation_fraction", DEFAULT_VALIDATION, lower=0.0, upper=MOST_HELD_OUT),
@@ -157,7 +174,7 @@ def _faults_of_a_kind(request: TrainingRequest) -> Iterator[str]:
         yield f"hidden is for a perceptron; leave it out for {called}."
     if not definition.least_squares:
         return
-    if request.schedule is Schedule.LOCAL_STEPS:
+    if request.schedule is StepSchedule.LOCAL_STEPS:
         yield f'{called} is found from one round of sums; leave out schedule, or set it to "sum_per_round".'
     if request.rounds not in (None, 1):
         yield f"{called} is found from one round of sums; leave out rounds, or set it to 1."
@@ -168,7 +185,7 @@ def _faults_of_a_kind(request: TrainingRequest) -> Iterator[str]:
 
 
 def _faults_of_a_schedule(request: TrainingRequest) -> Iterator[str]:
-    if request.local_steps is not None and request.schedule is not Schedule.LOCAL_STEPS:
+    if request.local_steps is not None and request.schedule is not StepSchedule.LOCAL_STEPS:
         yield 'local_steps needs schedule = "local_steps".'
     if (request.rounds or 1) * (request.local_steps or 1) > MAX_ROUNDS:
         yield (

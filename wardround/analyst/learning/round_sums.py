@@ -31,7 +31,7 @@ _TRUNCATED = 1.001
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class SiteScreening:
     """What is known about who answers: the patients each site can have at most, and the sites that are left out.
 
     The empty name is for all sites together, which were `counted` together.
@@ -43,7 +43,7 @@ class Trust:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def sums_of(answer: Answer, form: StepForm, trust: Trust, *, title: str) -> tuple[RoundSums, Trust]:
+def sums_of(answer: Answer, form: StepForm, screening: SiteScreening, *, title: str) -> tuple[RoundSums, SiteScreening]:
     """The sums of a round, and what is known after it; `MalformedMessage` where no sum can be believed."""
     updates = {update.site: _whole(update.total, form, title=title) for update in answer.updates}
     by_site = form.step.training.by_site
@@ -53,11 +53,11 @@ def sums_of(answer: Answer, form: StepForm, trust: Trust, *, title: str) -> tupl
     one_noise = answer.privacy.composition == "trusted_total"
     several = 1 if one_noise or by_site else len(answer.answered)
     kept: dict[str, Whole] = {}
-    left_out = dict(trust.left_out)
+    left_out = dict(screening.left_out)
     for site, whole in sorted(updates.items()):
         if site in left_out:
             continue
-        fault = _fault(whole, form, _most(trust, site, answer, form), noise=scale * math.sqrt(several))
+        fault = _fault(whole, form, _most(screening, site, answer, form), noise=scale * math.sqrt(several))
         if fault is None:
             kept[site] = whole
         elif by_site:
@@ -77,8 +77,8 @@ def sums_of(answer: Answer, form: StepForm, trust: Trust, *, title: str) -> tupl
         noise_sd=scale * (1.0 if one_noise else math.sqrt(answered)),
     )
     counts = _counts(kept, form, noise=scale * math.sqrt(several))
-    counted = frozenset(answer.answered) if counts else trust.counted
-    return sums, Trust(trust.patients, {**trust.most, **counts}, counted, left_out)
+    counted = frozenset(answer.answered) if counts else screening.counted
+    return sums, SiteScreening(screening.patients, {**screening.most, **counts}, counted, left_out)
 
 
 def _whole(total: bytes, form: StepForm, *, title: str) -> Whole:
@@ -105,17 +105,17 @@ def _fault(whole: Whole, form: StepForm, most: float | None, *, noise: float) ->
     return None
 
 
-def _most(trust: Trust, site: str, answer: Answer, form: StepForm) -> float | None:
+def _most(screening: SiteScreening, site: str, answer: Answer, form: StepForm) -> float | None:
     """The most patients a sum can be about: by the site's own count, and never more than the public guess allows."""
-    known = trust.most.get(site)
-    if site == "" and not set(answer.answered) <= trust.counted:
+    known = screening.most.get(site)
+    if site == "" and not set(answer.answered) <= screening.counted:
         # Somebody joined since the patients were counted.
         known = None
     held_out = form.step.training.held_out
     if known is not None and form.step.kind is StageKind.SCORES:
         expected = known * float(held_out / (1 - held_out))
         known = 2.0 * expected + _SURE * math.sqrt(expected) + _SURE**2
-    guess = None if trust.patients is None else _GUESS * trust.patients
+    guess = None if screening.patients is None else _GUESS * screening.patients
     return min((bound for bound in (known, guess) if bound is not None), default=None)
 
 

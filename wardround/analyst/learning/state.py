@@ -11,21 +11,21 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wardround.analyst.estimation.averaged_sgd import Wander, wander_from
+from wardround.analyst.estimation.averaged_sgd import AveragedSgd, averaged_sgd_from
 from wardround.analyst.estimation.fitted import RoundSums, Standardisation
 from wardround.analyst.estimation.gaussian_inputs import (
-    Cloud,
+    GaussianInputs,
     believed,
-    cloud_of,
     counts_by_product,
+    gaussian_of,
     symmetric,
     unrelated,
 )
-from wardround.analyst.estimation.least_squares import Squares, least_squares
-from wardround.analyst.estimation.preconditioned_gradient import Descent, descent_from
+from wardround.analyst.estimation.least_squares import LeastSquares, least_squares
+from wardround.analyst.estimation.preconditioned_gradient import PreconditionedGradient, preconditioned_gradient_from
 from wardround.analyst.estimation.standardising import (
     TYPICAL_INFORMATION,
-    Moments,
+    StandardisedMoments,
     coefficient_noise,
     from_bounds,
     moments_of,
@@ -45,23 +45,23 @@ _RIGHT_AT_ONCE = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class TrainingState:
     """Everything that was released so far, as far as the next step needs it."""
 
     training: Training
     inputs: tuple[Input, ...]
     target: Input
     scaling: Standardisation
-    moments: Moments | None = None
+    moments: StandardisedMoments | None = None
     sites: int = 1
     spare: float = 1.0
     counts: Mapping[str, float] = field(default_factory=dict)
-    cloud: Cloud | None = None
+    gaussian: GaussianInputs | None = None
     products_error: tuple[float, float] = (0.0, 0.0)
 
     # --- Rounds -------------------------------------------------------------------------------------------
 
-    def measured(self, sums: RoundSums, table: Table) -> Released:
+    def measured(self, sums: RoundSums, table: Table) -> TrainingState:
         """With the sums of MOMENTS."""
         inputs = len(self.inputs)
         columns = measured(self.training.model.kind, inputs)
@@ -76,7 +76,7 @@ class Released:
             scaling=standardised(moments, inputs=inputs, noise=noise),
         )
 
-    def multiplied(self, sums: RoundSums) -> Released:
+    def multiplied(self, sums: RoundSums) -> TrainingState:
         """With the sums of PRODUCTS, which know inputs' spreads better; one round of least squares keeps its scale."""
         width = len(self.inputs) + 1
         halved = self.model.least_squares
@@ -96,7 +96,7 @@ class Released:
         return replace(
             counted,
             scaling=scaling,
-            cloud=cloud_of(products.matrix, patients),
+            gaussian=gaussian_of(products.matrix, patients),
             products_error=(products.error, products.noise_sd),
         )
 
@@ -108,22 +108,22 @@ class Released:
         has_gradients = any(stage.kind is StageKind.GRADIENT for stage in self.training.stages)
         return self.model.least_squares and not has_gradients
 
-    def solved(self, sums: RoundSums) -> Squares:
+    def solved(self, sums: RoundSums) -> LeastSquares:
         """The least squares of these sums of PRODUCTS."""
         first = 2.0 * float(sums.totals[0][0]) * (len(self.inputs) + 1)
         patients = max(first, 1.0) if self.moments is None else self.moments.patients
         return least_squares(sums.totals[0], sums.noise_sd, patients)
 
-    def learner(self) -> Descent | Wander:
+    def learner(self) -> PreconditionedGradient | AveragedSgd:
         """What learns from gradients, before the first of them."""
         stage, width = self.gradients, len(self.inputs) + 1
         layer = self.model.layer
         if layer is None and stage.rate == 1 and stage.steps == 1:
             family, start = self.family()
             error, noise = self.products_error
-            return descent_from(
+            return preconditioned_gradient_from(
                 family,
-                self.likely_cloud,
+                self.likely_gaussian,
                 start=start,
                 error=error,
                 product_noise=noise,
@@ -137,7 +137,7 @@ class Released:
             # Standardised inputs have curvature information/width in every direction.
             middle = np.array([start[0] / math.sqrt(width)])
             speed = width / max(_RIGHT_AT_ONCE * float(family.information(middle, 1.0)[0]), TYPICAL_INFORMATION)
-        return wander_from(
+        return averaged_sgd_from(
             start,
             rounds=stage.rounds,
             steps=stage.steps,
@@ -168,12 +168,12 @@ class Released:
         """How many there are, with noise."""
         if self.moments is not None:
             return self.moments.patients
-        return 1.0 if self.cloud is None else self.cloud.patients
+        return 1.0 if self.gaussian is None else self.gaussian.patients
 
     @property
-    def likely_cloud(self) -> Cloud:
+    def likely_gaussian(self) -> GaussianInputs:
         """How inputs lie together; unrelated where no products were released."""
-        return self.cloud or unrelated(len(self.inputs) + 1, self.patients)
+        return self.gaussian or unrelated(len(self.inputs) + 1, self.patients)
 
     @property
     def gradients(self) -> Stage:
@@ -195,7 +195,7 @@ class Released:
         if not is_binary(self.model.kind):
             return ()
         if (layer := self.model.layer) is None:
-            return edges_of(*self.likely_cloud.scores(weights))
+            return edges_of(*self.likely_gaussian.scores(weights))
         # Each input at one spread above and below, the others in the middle: about how far scores go.
         width = len(self.inputs) + 1
         ends = np.vstack((np.eye(width)[1:], -np.eye(width)[1:])) * math.sqrt(width)
@@ -204,7 +204,7 @@ class Released:
         return edges_of(float(found.mean()), float(found.std()))
 
 
-def nothing_released(training: Training, study: Study) -> Released:
+def nothing_released(training: Training, study: Study) -> TrainingState:
     """Before the first round: inputs are scaled by their bounds."""
     inputs, target = inputs_of(training.model, study)
-    return Released(training, inputs, target, from_bounds(measured(training.model.kind, len(inputs))))
+    return TrainingState(training, inputs, target, from_bounds(measured(training.model.kind, len(inputs))))

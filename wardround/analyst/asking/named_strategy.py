@@ -5,17 +5,13 @@ Combining is done on numbers that were released already, so it costs nothing, wh
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from wardround.analyst.estimation.fitted import Combine
-from wardround.analyst.learning.request import PLAIN, is_plain
+from wardround.analyst.learning.request import PAID, PLAIN, is_plain
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-
-PAID = "The rounds so far are kept and paid for."
-"""What a strategy that fails during a training adds."""
 
 
 def combine_named(strategy: str) -> Combine | None:
@@ -45,14 +41,3 @@ def require_combinable(strategy: str, *, sites: Sequence[str], weights: int) -> 
         combine(zeros, dict.fromkeys(sites, zeros), dict.fromkeys(sites, 1.0))
     except QueryMistaken as mistake:
         raise QueryMistaken(f"{mistake.message.removesuffix(PAID)}Nothing was charged.") from None
-
-
-def own_nonce(strategy: str) -> str:
-    """What tells trainings apart that differ in nothing but how the sites' models are combined.
-
-    A strategy decides where the next round stands, so the rounds of one are of no use to another. Under one name the
-    second would go on with the first one's rounds until it was refused half-way.
-    """
-    if is_plain(strategy):
-        return ""
-    return hashlib.sha256("".join(strategy.lower().split()).encode()).hexdigest()[:32]
