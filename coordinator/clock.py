@@ -1,4 +1,4 @@
-"""How the coordinator waits: for a change, never for a fixed time, and never longer than it was told.
+"""The clock that everything waits on: for a change, never for a fixed time, and never longer than it was told.
 
 A change is announced under a key (a round, a site). Whoever waits reads the number of changes first, looks
 at the ledger, and then waits for a higher number; so no change between looking and waiting is missed.
@@ -9,11 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Protocol
 
 
-class Patience(Protocol):
+class Clock(Protocol):
     """The clock and the waiting of one coordinator."""
 
     def now(self) -> float:
@@ -39,7 +38,7 @@ class Patience(Protocol):
         """Whether the coordinator stops."""
 
 
-class RealPatience:
+class RealClock:
     """The machine's clock, and one condition for each key, so that a change wakes only who waits for it."""
 
     def __init__(self) -> None:
@@ -80,68 +79,6 @@ class RealPatience:
             self._ended = True
             for condition in self._waiting.values():
                 condition.notify_all()
-
-    @property
-    def ended(self) -> bool:
-        """Whether the coordinator stops."""
-        return self._ended
-
-
-class PumpedPatience:
-    """A federation in one process and one thread: waiting lets the others work, and time passes when they rest.
-
-    `pump` lets every site take a turn and says whether any of them did something. Time is a number that
-    jumps to the end of the wait when nobody has anything to do, so a deadline costs no real second.
-    """
-
-    def __init__(self, pump: Callable[[], bool], *, date: float = 0.0) -> None:
-        self._pump = pump
-        self._now = 0.0
-        self._start = date
-        self._changes: Counter[str] = Counter()
-        self._pumping = False
-        self._ended = False
-
-    def now(self) -> float:
-        """Seconds that only ever grow."""
-        return self._now
-
-    def date(self) -> float:
-        """Seconds since 1970."""
-        return self._start + self._now
-
-    def changes(self, key: str) -> int:
-        """How often `key` has changed so far."""
-        return self._changes[key]
-
-    def announce(self, key: str) -> None:
-        """Say that `key` changed."""
-        self._changes[key] += 1
-
-    def wait(self, key: str, *, seen: int, seconds: float) -> None:
-        """Wait for a change of `key`."""
-        if self._pumping:
-            # A site that takes its turn inside another's wait finds what there is, and does not wait itself.
-            return
-        until = self._now + max(seconds, 0.0)
-        while self._changes[key] <= seen and self._now < until and not self._ended:
-            if not self._turn():
-                self._now = until
-
-    def _turn(self) -> bool:
-        self._pumping = True
-        try:
-            return self._pump()
-        finally:
-            self._pumping = False
-
-    def pass_seconds(self, seconds: float) -> None:
-        """Let time go by while nobody works."""
-        self._now += seconds
-
-    def end(self) -> None:
-        """Wake everyone, for good."""
-        self._ended = True
 
     @property
     def ended(self) -> bool:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordinator.clock import Patience
+from coordinator.clock import Clock
+from coordinator.rounds.planning import PlannedQuestion
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question
 from coordinator.store.submissions import AcceptingTask
 from coordinator.store.trainings import Begun, Due
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PlanRefused, QueryMistaken, TooFewSites
-from wardround.federation.plan.plan import Charge, Plan, price
+from wardround.federation.models.step_layout import StepForm
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Charge, Plan, Planned
 from wardround.federation.question.answer import Excess, Loss, Remaining, SiteState
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import Cost
@@ -67,44 +70,41 @@ class Balances:
 class Accounting:
     """Reserve, void, settle: each under the plan's key, each in one transaction."""
 
-    def __init__(self, ledger: Ledger, patience: Patience) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger
-        self._patience = patience
+        self._clock = clock
 
-    def reserve(self, question: Question) -> None:
+    def reserve(self, asked: PlannedQuestion) -> None:
         """Charge the plan at every participant, once; `BudgetExceeded` charges and opens nothing.
 
         The first round of a training charges all of it, and each further one nothing.
         """
-        plan, study = question.plan, self._ledger.study
-        charge = price(plan, study)
+        plan, charge, study = asked.plan, asked.planned.charge, self._ledger.study
         if self._ledger.rounds.charged(plan.plan_id) is not None:
             return
         with self._ledger.rounds.reserving(plan.plan_id, charge) as round_:
             if round_.reserved:
                 return
             due = _due(plan, charge, study, round_.begun)
-            if (excess := _excess(Balances(study, round_.spent), question, due)) is not None:
+            if (excess := _excess(Balances(study, round_.spent), asked.question, due)) is not None:
                 raise BudgetExceeded(asked=excess.asked, remaining=excess.remaining)
-            round_.charge(question, due, at=self._patience.date())
+            round_.charge(asked.question, due, at=self._clock.date())
 
-    def excess(self, question: Question) -> Excess | None:
+    def excess(self, asked: PlannedQuestion) -> Excess | None:
         """What the question would be refused with now; nothing is charged."""
-        plan, study = question.plan, self._ledger.study
-        charge = price(plan, study)
+        charge = asked.planned.charge
         with self._ledger.one_moment():
             before, begun = self.balances(), self._ledger.trainings.begun(charge)
-        return _excess(before, question, _due(plan, charge, study, begun))
+        return _excess(before, asked.question, _due(asked.plan, charge, self._ledger.study, begun))
 
-    def charged(self, plan: Plan) -> Cost:
+    def charged(self, planned: Planned[Shape | StepForm]) -> Cost:
         """What the plan was charged at each site that was asked, or would be now."""
-        study = self._ledger.study
+        plan, charge = planned.plan, planned.charge
         with self._ledger.one_moment():
             cost = self._ledger.rounds.charged(plan.plan_id)
             if cost is not None:
                 return cost
-            charge = price(plan, study)
-            return _due(plan, charge, study, self._ledger.trainings.begun(charge)).charge.cost
+            return _due(plan, charge, self._ledger.study, self._ledger.trainings.begun(charge)).charge.cost
 
     def void(self, task: AcceptingTask) -> None:
         """Give back what the plan was charged at a site that signed a refusal; the caller sees to it once.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from coordinator.accounts.accounting import Accounting
-from coordinator.clock import Patience
+from coordinator.clock import Clock
 from coordinator.members.roster import Roster, refuse_unless_active
 from coordinator.rounds.awaiting import Awaited, awaited
 from coordinator.rounds.dispatch import Dispatch, round_key, site_key
@@ -28,7 +28,7 @@ from wardround.federation.errors import (
 )
 from wardround.federation.forms.release import decode_release, extent, is_one_vote, release_hash
 from wardround.federation.ledger.entry_body import decode_body
-from wardround.federation.plan.plan import Plan, price
+from wardround.federation.plan.plan import Charge, Plan, price
 from wardround.federation.plan.task import Declined, Failed, Pending, Released, Submission
 from wardround.federation.question.answer import SiteState
 from wardround.federation.trust.entry import GENESIS, Entry, Head
@@ -45,12 +45,21 @@ _LARGEST_SEQUENCE = 2**62
 class Collection:
     """Accepts what sites hand in, and waits for it."""
 
-    def __init__(self, ledger: Ledger, patience: Patience, accounting: Accounting, dispatch: Dispatch) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, accounting: Accounting, dispatch: Dispatch) -> None:
         self._ledger = ledger
-        self._patience = patience
+        self._clock = clock
         self._accounting = accounting
         self._dispatch = dispatch
         self._roster = Roster(ledger)
+        self._expected: dict[str, Charge] = {}
+
+    def expect(self, charge: Charge) -> None:
+        """A round runs: what its sites hand in is compared with the price that it carries."""
+        self._expected[charge.plan_id] = charge
+
+    def expect_no_more(self, plan: Plan) -> None:
+        """The round has ended; an answer that comes later, as after a steward's days, has its plan priced for it."""
+        self._expected.pop(plan.plan_id, None)
 
     def accept(self, site: str, submission: Submission) -> Entry | None:
         """Take an answer and return its receipt, or note that a site is waiting or failed."""
@@ -65,7 +74,7 @@ class Collection:
                 self._dispatch.failed(submission.plan_id, site)
                 # Not announced: whoever watches a site that is away hears nothing either.
                 return None
-        self._patience.announce(round_key(submission.plan_id))
+        self._clock.announce(round_key(submission.plan_id))
         return receipt
 
     def gather(self, plan: Plan) -> None:
@@ -78,15 +87,15 @@ class Collection:
         wait = self._awaited(plan)
         ends = wait.deadline
         while True:
-            seen = self._patience.changes(round_key(plan.plan_id))
+            seen = self._clock.changes(round_key(plan.plan_id))
             states = dict(self._dispatch.states(plan))
-            now = self._patience.now()
+            now = self._clock.now()
             ends = wait.ends(states, before=ends, now=now)
             if ends <= now:
                 break
-            if self._patience.ended:
+            if self._clock.ended:
                 raise PeerUnreachable("The coordinator is stopping; ask again.")
-            self._patience.wait(round_key(plan.plan_id), seen=seen, seconds=min(ends - now, LOOK_SECONDS))
+            self._clock.wait(round_key(plan.plan_id), seen=seen, seconds=min(ends - now, LOOK_SECONDS))
         pending = sorted(site for site, state in states.items() if state is SiteState.PENDING)
         if pending and not self._approval_over(plan):
             names = ", ".join(pending)
@@ -101,12 +110,12 @@ class Collection:
         study = self._ledger.study
         away = self._ledger.trainings.away(plan.plan_id)
         return awaited(
-            now=self._patience.now(), deadline_seconds=study.deadline_seconds, away=away, needed=study.min_sites
+            now=self._clock.now(), deadline_seconds=study.deadline_seconds, away=away, needed=study.min_sites
         )
 
     def _approval_over(self, plan: Plan) -> bool:
         opened_at = self._ledger.trainings.first_opened_at(plan.plan_id)
-        return self._patience.date() - opened_at >= self._ledger.study.approval_seconds
+        return self._clock.date() - opened_at >= self._ledger.study.approval_seconds
 
     def _note(self, site: str, plan_id: str, state: SiteState) -> None:
         with self._ledger.submissions.accepting(plan_id, site) as task:
@@ -128,7 +137,7 @@ class Collection:
             kept = self._keep_once(task, submission)
         # Raised only here: inside the transaction it would undo the freeze.
         if isinstance(kept, FederationError):
-            self._patience.announce(site_key(site))
+            self._clock.announce(site_key(site))
             raise kept
         return kept
 
@@ -145,7 +154,8 @@ class Collection:
                 release = decode_release(payload)
                 if (release.plan_id, release.site) != (plan_id, site):
                     raise MalformedMessage("the release names another plan or another site.")
-                if not extent(release).is_paid_by(price(plan, self._ledger.study).facts):
+                charge = self._expected.get(plan_id) or price(plan, self._ledger.study)
+                if not extent(release).is_paid_by(charge.facts):
                     raise MalformedMessage("the release does not have as many values as the plan.")
                 if plan.mechanism is Choosing.PERMUTE_AND_FLIP and not is_one_vote(release.values):
                     raise MalformedMessage("the release is not one vote.")

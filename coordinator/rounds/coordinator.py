@@ -1,63 +1,91 @@
 """The coordinator as its services and the simulation call it: a few verbs for analysts and sites, and no wire.
 
-Callers are named by whoever checked their certificate; every verb looks the name up on the roster again.
+Callers are named by whoever checked their certificate; every verb looks the name up on the roster again. Asking
+reserves and opens before it returns, so a plan id that an analyst holds is a plan that is paid for. Everything an
+analyst hears comes from the ledger.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 
-from coordinator.accounts.accounting import Accounting
-from coordinator.clock import Patience, RealPatience
+from coordinator.accounts.accounting import Accounting, Balances, question_of
+from coordinator.accounts.budget_report import Reporting
+from coordinator.clock import Clock, RealClock
 from coordinator.combining import NoiseSetting
+from coordinator.combining.training_sums import updates
 from coordinator.members.roster import Roster
 from coordinator.rounds.collection import Collection
-from coordinator.rounds.dispatch import Dispatch
-from coordinator.rounds.queries import Queries
-from coordinator.rounds.round import DrivenRounds, Round, Rounds, ThreadedRounds, unfinished
+from coordinator.rounds.dispatch import Dispatch, round_key
+from coordinator.rounds.expected_error import expected_errors
+from coordinator.rounds.planning import PlannedQuestion, loss_of, planned_for, step_plan, step_target, target_of
+from coordinator.rounds.round import Round, Rounds, ThreadedRounds, ended_without_answer, unfinished
+from coordinator.rounds.stored_answers import StoredAnswer, decode_answer
 from coordinator.store.ledger import Ledger
+from coordinator.store.members import Standing
 from coordinator.store.rounds import Question
-from wardround.federation.errors import PeerUnreachable
+from wardround.federation.errors import BudgetExceeded, InvariantBroken, PeerUnreachable, TooFewSites
+from wardround.federation.forms.release import decode_release
+from wardround.federation.models.step_layout import StepForm, step_form
+from wardround.federation.models.training import Step
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Plan, PrivacyTarget, planned
 from wardround.federation.plan.task import SignedTask, Submission
-from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Preview, Progress
+from wardround.federation.question.answer import (
+    Answer,
+    AskRequest,
+    BudgetReport,
+    Excess,
+    ExpectedError,
+    Loss,
+    Preview,
+    PrivacyStatement,
+    Progress,
+)
+from wardround.federation.study.study import Study
 from wardround.federation.trust.entry import Entry
+
+_REMEMBERED = 10_000
+_STOPPING = "The coordinator is stopping; ask again."
 
 
 class Coordinator:
     """One study's coordinator over its ledger, which it closes in the end.
 
-    With `threads` each running round has a thread of its own. Without, `watch` runs the round itself, and
-    `patience` lets the sites of the same process work while it waits. `noiseless` and `trusted_total` only say
-    what a simulation's sites do, so that the error bars are right; they change no noise.
+    Each running round has a thread of its own; a simulation hands in `rounds` and a `clock` that let the sites of the
+    same process work instead. `noiseless` and `trusted_total` only say what a simulation's sites do, so that the error
+    bars are right; they change no noise.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         *,
-        patience: Patience | None = None,
-        threads: bool = True,
+        clock: Clock | None = None,
+        rounds: Rounds | None = None,
         noiseless: bool = False,
         trusted_total: bool = False,
     ) -> None:
         self.ledger = ledger
         self.study = ledger.study
         self.identity = ledger.identity
-        self.roster = Roster(self.ledger)
-        self._patience: Patience = RealPatience() if patience is None else patience
+        self.roster = Roster(ledger)
+        self._clock: Clock = RealClock() if clock is None else clock
+        self._rounds: Rounds = ThreadedRounds(self._clock) if rounds is None else rounds
+        self._setting = NoiseSetting(noiseless=noiseless, trusted_total=trusted_total)
+        self._accounting = Accounting(ledger, self._clock)
+        self._dispatch = Dispatch(ledger, self._clock)
+        self._collection = Collection(ledger, self._clock, self._accounting, self._dispatch)
+        self._line = Round(ledger, self._accounting, self._dispatch, self._collection, setting=self._setting)
+        self._reporting = Reporting(ledger)
+        self._replays = _Replays()
         self._calls = 0
         self._calls_changed = threading.Condition()
-        accounting = Accounting(self.ledger, self._patience)
-        self._dispatch = Dispatch(self.ledger, self._patience)
-        self._collection = Collection(self.ledger, self._patience, accounting, self._dispatch)
-        setting = NoiseSetting(noiseless=noiseless, trusted_total=trusted_total)
-        line = Round(self.ledger, accounting, self._dispatch, self._collection, setting=setting)
-        self._rounds: Rounds = ThreadedRounds(line, self._patience) if threads else DrivenRounds(line)
-        self._queries = Queries(
-            self.ledger, self._patience, accounting, self._dispatch, line, self._rounds, setting=setting
-        )
 
     def claim(self, site: str, *, wait_seconds: float) -> SignedTask | None:
         """The oldest task `site` has yet to answer, waiting up to `wait_seconds` for one."""
@@ -70,33 +98,88 @@ class Coordinator:
             receipt = self._collection.accept(site, submission)
             # What a steward approved days later finds no round running; it goes on without anybody asking again.
             if receipt is not None and not self._rounds.running(submission.plan_id):
-                self._start(unfinished(self.ledger, submission.plan_id))
+                self._take_up(unfinished(self.ledger, submission.plan_id))
             return receipt
 
     def ask(self, analyst: str, request: AskRequest) -> str:
-        """The plan id of the question, reserved and opened durably, or answered already."""
+        """The plan id of the question: stored, or charged and opened durably, with its round on the way."""
         with self._inside():
-            return self._queries.ask(analyst, request)
+            self.roster.admit_analyst(analyst)
+            questions = self._questions(analyst, request)
+            known = self._known(questions)
+            if known is not None and self._answered(known.plan):
+                self._replays.note(analyst, known.plan.plan_id, replayed=True)
+                return known.plan.plan_id
+            asked = self._begin(questions if known is None else (known,))
+            plan_id = asked.plan.plan_id
+            self._replays.note(analyst, plan_id, replayed=False)
+            self._rounds.start(plan_id, lambda: self._line.run_round(asked))
+            return plan_id
 
     def watch(self, analyst: str, plan_id: str, *, seen: int, wait_seconds: float) -> Progress | Answer:
-        """The answer, or how far the sites are once that differs from `seen`; raises the round's error."""
+        """The answer, or how far the sites are once that differs from `seen`, or after the wait.
+
+        Raises what the round ended with, where that was no answer.
+        """
         with self._inside():
-            return self._queries.watch(analyst, plan_id, seen=seen, wait_seconds=wait_seconds)
+            self.roster.admit_analyst(analyst)
+            question = question_of(self.ledger, plan_id)
+            self._rounds.drive(plan_id)
+            until = self._clock.now() + wait_seconds
+            while True:
+                changes = self._clock.changes(round_key(plan_id))
+                # Read before the ledger: a round that has ended by now has its answer there by then.
+                running = self._rounds.running(plan_id)
+                if (answer := self._answer(analyst, question)) is not None:
+                    return answer
+                if self._clock.ended:
+                    raise PeerUnreachable(_STOPPING)
+                if not running:
+                    self._raise_outcome(plan_id)
+                left = until - self._clock.now()
+                if changes != seen or left <= 0:
+                    return Progress(changes, self._dispatch.told(question.plan))
+                self._clock.wait(round_key(plan_id), seen=changes, seconds=left)
 
     def preview(self, analyst: str, request: AskRequest) -> Preview:
-        """What the question would cost and how good its answer would be; nothing is spent or opened."""
+        """What the question would cost and how good its answer would be; nothing is spent or opened.
+
+        It is about the plan that would be tried first among those that fit.
+        """
         with self._inside():
-            return self._queries.preview(analyst, request)
+            self.roster.admit_analyst(analyst)
+            questions = self._questions(analyst, request)
+            known = self._known(questions)
+            asked, excess = (known, None) if known is not None else self._tried(questions)
+            plan, form, study = asked.plan, asked.planned.layout, self.study
+            overlap, delta = study.overlap_among(plan.participants), asked.question.delta
+            return Preview(
+                plan_id=plan.plan_id,
+                unit=study.unit.value,
+                replayed=known is not None and self._answered(plan),
+                sites=plan.participants,
+                expected=self._expected(plan, form),
+                privacy=_statement(
+                    self._accounting.balances(),
+                    mechanism=plan.mechanism.value,
+                    cost=loss_of(self._accounting.charged(asked.planned), overlap=overlap, delta=delta),
+                    overlap=overlap,
+                    composition=self._setting.composition(overlap=overlap),
+                    delta=delta,
+                ),
+                excess=excess,
+            )
 
     def budget(self, analyst: str) -> BudgetReport:
         """The study's budget as the ledger has it."""
         with self._inside():
-            return self._queries.budget(analyst)
+            self.roster.admit_analyst(analyst)
+            return self._reporting.report()
 
     def resume(self) -> None:
         """Continue every round that a stop or a crash left unfinished."""
         with self._inside():
-            self._start(unfinished(self.ledger))
+            self._take_up(unfinished(self.ledger))
 
     def fault(self) -> BaseException | None:
         """What a round died of, other than a refusal or a wait; the process should stop and decide from disk."""
@@ -104,7 +187,7 @@ class Coordinator:
 
     def stop(self) -> None:
         """Wake every waiting call and begin nothing new; what is being written is finished."""
-        self._patience.end()
+        self._clock.end()
 
     def close(self) -> None:
         """Stop, wait for the calls and rounds that are under way, and close the ledger."""
@@ -114,18 +197,12 @@ class Coordinator:
         self._rounds.close()
         self.ledger.close()
 
-    def _start(self, questions: list[Question]) -> None:
-        # A release that arrives while the coordinator stops is kept; its round goes on after the restart.
-        with contextlib.suppress(PeerUnreachable):
-            for question in questions:
-                self._rounds.start(question)
-
     @contextlib.contextmanager
     def _inside(self) -> Iterator[None]:
         """Count a call, so that the ledger is not closed under it; none begins once the coordinator stops."""
         with self._calls_changed:
-            if self._patience.ended:
-                raise PeerUnreachable("The coordinator is stopping; ask again.")
+            if self._clock.ended:
+                raise PeerUnreachable(_STOPPING)
             self._calls += 1
         try:
             yield
@@ -133,3 +210,167 @@ class Coordinator:
             with self._calls_changed:
                 self._calls -= 1
                 self._calls_changed.notify_all()
+
+    def _take_up(self, questions: list[Question]) -> None:
+        # A release that arrives while the coordinator stops is kept; its round goes on after the restart.
+        with contextlib.suppress(PeerUnreachable):
+            for question in questions:
+                self._rounds.start(question.plan.plan_id, functools.partial(self._line.take_up, question))
+
+    def _questions(self, analyst: str, request: AskRequest) -> tuple[PlannedQuestion, ...]:
+        """The forms in which the question could be asked, best first, each typed, laid out and priced here once."""
+        if isinstance(request.query, Step):
+            return (self._step(analyst, request, request.query),)
+        participants = self._enough_participants()
+        target = target_of(request, self.study, participants)
+        self._require_within_cap(target)
+        return tuple(
+            PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta), found)
+            for found in planned_for(request, request.query, target, self.study, tuple(participants))
+        )
+
+    def _step(self, analyst: str, request: AskRequest, step: Step) -> PlannedQuestion:
+        """A round of a training, asked of those who began it: one more hospital must not make it another training."""
+        study = self.study
+        # Before anything is hashed: only finite numbers have an encoding.
+        form = step_form(step, study)
+        began = frozenset(
+            self.ledger.trainings.participants(step, study_hash=study.study_hash, nonce=request.nonce.lower())
+        )
+        if began:
+            participants = {site.name: site.patients for site in self.roster.sites() if site.name in began}
+        else:
+            participants = self._enough_participants()
+        found = planned(step_plan(request, form, study, tuple(sorted(participants))), form, study)
+        target = step_target(found, study, participants)
+        if not began:
+            self._require_within_cap(target)
+        return PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta), found)
+
+    def _enough_participants(self) -> dict[str, int]:
+        participants, needed = self._participants(), self.study.min_sites
+        if len(participants) < needed:
+            raise TooFewSites(
+                f"{len(participants)} sites can be asked and the study needs {needed}; nothing was charged."
+            )
+        return participants
+
+    def _participants(self) -> dict[str, int]:
+        return {site.name: site.patients for site in self.roster.sites() if site.state is Standing.ACTIVE}
+
+    def _require_within_cap(self, target: PrivacyTarget) -> None:
+        if target.epsilon > self.study.cap.epsilon:
+            left = self._accounting.balances().remaining(delta=target.delta)
+            raise BudgetExceeded(asked=target.epsilon, remaining=left.epsilon)
+
+    def _known(self, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion | None:
+        """The form in which the question was asked before: answered if possible, else on its way."""
+        with self.ledger.one_moment():
+            looked_up = ((asked, self.ledger.rounds.question(asked.plan.plan_id)) for asked in questions)
+            before = [PlannedQuestion(found, asked.planned) for asked, found in looked_up if found is not None]
+            answered = [asked for asked in before if self._answered(asked.plan)]
+        return next(iter(answered or before), None)
+
+    def _tried(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, Excess | None]:
+        """The first of the questions that the budget would admit; else the best, and what the last is refused with."""
+        excess = None
+        for asked in questions:
+            if (excess := self._accounting.excess(asked)) is None:
+                return asked, None
+        return questions[0], excess
+
+    def _begin(self, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion:
+        """The first of the questions that the budget admits, reserved and opened."""
+        for asked in questions[:-1]:
+            try:
+                self._line.begin(asked)
+            except BudgetExceeded:
+                continue
+            return asked
+        self._line.begin(questions[-1])
+        return questions[-1]
+
+    def _expected(self, plan: Plan, form: Shape | StepForm) -> tuple[ExpectedError, ...]:
+        return () if isinstance(form, StepForm) else expected_errors(plan, form, self._participants(), self._setting)
+
+    def _answered(self, plan: Plan) -> bool:
+        return self.ledger.answers.exists(plan.plan_id)
+
+    def _answer(self, analyst: str, question: Question) -> Answer | None:
+        plan_id = question.plan.plan_id
+        with self.ledger.one_moment():
+            text = self.ledger.answers.text(plan_id)
+            if text is None:
+                return None
+            now = self._accounting.balances()
+            payloads = self.ledger.submissions.releases(plan_id) if isinstance(question.plan.query, Step) else {}
+        replayed = self._replays.replayed(analyst, plan_id, otherwise=analyst != question.analyst)
+        stored = decode_answer(text)
+        told = _told(question.plan, stored, now, self.study, delta=question.delta, replayed=replayed)
+        if not isinstance(question.plan.query, Step):
+            return told
+        # Not stored a second time: what the sites released is the answer.
+        releases = [decode_release(payloads[site]) for site in stored.outcome.answered]
+        return dataclasses.replace(told, updates=updates(releases, by_site=question.plan.query.training.by_site))
+
+    def _raise_outcome(self, plan_id: str) -> None:
+        """Raise what the round ended with; return when its answer came in the meantime."""
+        error = self._rounds.outcome(plan_id) or ended_without_answer(self.ledger, plan_id)
+        if error is not None:
+            raise error.with_traceback(None)
+
+
+class _Replays:
+    """Whether the stored answer was there when an analyst asked; only for show, so only in memory."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._asked: OrderedDict[tuple[str, str], bool] = OrderedDict()
+
+    def note(self, analyst: str, plan_id: str, *, replayed: bool) -> None:
+        with self._guard:
+            self._asked[analyst, plan_id] = replayed
+            self._asked.move_to_end((analyst, plan_id))
+            if len(self._asked) > _REMEMBERED:
+                self._asked.popitem(last=False)
+
+    def replayed(self, analyst: str, plan_id: str, *, otherwise: bool) -> bool:
+        with self._guard:
+            return self._asked.get((analyst, plan_id), otherwise)
+
+
+def _told(plan: Plan, stored: StoredAnswer, now: Balances, study: Study, *, delta: float, replayed: bool) -> Answer:
+    if stored.mechanism != plan.mechanism.value:
+        raise InvariantBroken(private="a stored answer was made by another plan")
+    return Answer(
+        plan_id=plan.plan_id,
+        unit=study.unit.value,
+        replayed=replayed,
+        noiseless=stored.noiseless,
+        answered=stored.outcome.answered,
+        refused=stored.outcome.refused,
+        missing=stored.outcome.missing,
+        estimates=stored.estimates,
+        privacy=_statement(
+            now,
+            mechanism=stored.mechanism,
+            cost=stored.charged,
+            overlap=stored.overlap,
+            composition=stored.composition,
+            delta=delta,
+        ),
+        left_out=stored.left_out,
+    )
+
+
+def _statement(
+    now: Balances, *, mechanism: str, cost: Loss, overlap: int, composition: str, delta: float
+) -> PrivacyStatement:
+    return PrivacyStatement(
+        mechanism=mechanism,
+        charged=cost,
+        spent=now.spent(),
+        remaining=now.remaining(delta=delta),
+        overlap=overlap,
+        composition=composition,
+    )

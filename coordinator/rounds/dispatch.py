@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from coordinator.clock import Patience
+from coordinator.clock import Clock
 from coordinator.members.roster import refuse_unless_active
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, RoundStanding, RoundState
@@ -48,9 +48,9 @@ def round_key(plan_id: str) -> str:
 class Dispatch:
     """Opens tasks and hands them out."""
 
-    def __init__(self, ledger: Ledger, patience: Patience) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger
-        self._patience = patience
+        self._clock = clock
         self._guard = threading.Lock()
         # Both only steer; after a restart a task is simply handed out again.
         self._claimed: set[tuple[str, str]] = set()
@@ -67,31 +67,31 @@ class Dispatch:
         with self._ledger.tasks.opening(plan) as round_:
             if not self._may_open(round_.before):
                 return
-            round_.open(at=self._patience.date())
+            round_.open(at=self._clock.date())
         for site in plan.participants:
-            self._patience.announce(site_key(site))
-        self._patience.announce(round_key(plan.plan_id))
+            self._clock.announce(site_key(site))
+        self._clock.announce(round_key(plan.plan_id))
 
     def claim(self, site: str, *, wait_seconds: float) -> SignedTask | None:
         """The oldest task the site has neither answered nor put before its steward, or None after the wait."""
-        until = self._patience.now() + wait_seconds
+        until = self._clock.now() + wait_seconds
         while True:
-            seen = self._patience.changes(site_key(site))
+            seen = self._clock.changes(site_key(site))
             task, pause = self._next(site)
             if task is not None:
                 self._note_claim(task)
                 return sign_task(task, self._ledger.identity)
-            left = until - self._patience.now()
-            if left <= 0 or self._patience.ended:
+            left = until - self._clock.now()
+            if left <= 0 or self._clock.ended:
                 return None
-            self._patience.wait(site_key(site), seen=seen, seconds=min(left, pause))
+            self._clock.wait(site_key(site), seen=seen, seconds=min(left, pause))
 
     def failed(self, plan_id: str, site: str) -> None:
         """Remember that a site could not answer, so that it is not asked again at once."""
         with self._guard:
             times = self._failures[plan_id, site].times if (plan_id, site) in self._failures else 0
             pause_seconds = min(RETRY_SECONDS * 2**times, LONGEST_RETRY_SECONDS)
-            self._failures[plan_id, site] = _Failures(times + 1, self._patience.now() + pause_seconds)
+            self._failures[plan_id, site] = _Failures(times + 1, self._clock.now() + pause_seconds)
 
     def states(self, plan: Plan) -> tuple[tuple[str, SiteState], ...]:
         """Where every participant is; a site that may not take part any more is missing."""
@@ -141,7 +141,7 @@ class Dispatch:
     def _pause(self, plan_id: str, site: str) -> float:
         with self._guard:
             failures = self._failures.get((plan_id, site))
-        return 0.0 if failures is None else failures.not_before - self._patience.now()
+        return 0.0 if failures is None else failures.not_before - self._clock.now()
 
     def _note_claim(self, task: Task) -> None:
         # Not announced: whoever watches would see that the site took it up. A round looks by itself.

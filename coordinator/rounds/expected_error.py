@@ -14,10 +14,9 @@ from coordinator.combining import Noise, NoiseSetting, Total, estimates_of, nois
 from coordinator.rounds.selection_terms import expected_regret, threshold_text
 from wardround.federation.plan.charge_split import shares
 from wardround.federation.plan.layout import SQUARE_WEIGHT, Part, PartKind, Shape
-from wardround.federation.plan.plan import Plan, shape_of
+from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Estimate, ExpectedError
 from wardround.federation.question.query import Aggregate, Statistic
-from wardround.federation.study.study import Study
 from wardround.privacy.noise.distribution import Mechanism
 
 _OF_EACH = {
@@ -38,14 +37,13 @@ _TYPICAL = {
 
 
 def expected_errors(
-    plan: Plan, study: Study, participants: Mapping[str, int], setting: NoiseSetting
+    plan: Plan, form: Shape, participants: Mapping[str, int], setting: NoiseSetting
 ) -> tuple[ExpectedError, ...]:
     """The standard error of every aggregate when all participants answer, in the question's order.
 
     That of a mean depends on how many patients there are; it is given for the declared number, and for the value of
     the mean at which it is largest.
     """
-    form = shape_of(plan, study)
     patients = sum(participants.values())
     noises = setting.noises(sites=len(plan.participants))
     if not isinstance(plan.mechanism, Mechanism):
@@ -136,9 +134,8 @@ def _unrelated(part: Part, number: float) -> list[int]:
     return found
 
 
-def log_size(plan: Plan, study: Study) -> float:
+def log_size(plan: Plan, form: Shape) -> float:
     """The logarithm of the product of the parts' errors: the plan with the smaller one is the better answer."""
-    form = shape_of(plan, study)
     return sum(
         math.log(law.variance) / 2 + math.log(part.grid) for part, law in zip(form.parts, plan.laws(), strict=True)
     )

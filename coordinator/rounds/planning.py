@@ -14,12 +14,14 @@ from fractions import Fraction
 
 from coordinator.rounds.expected_error import log_size
 from coordinator.rounds.selection_terms import merit, planned_threshold
+from coordinator.store.rounds import Question
 from wardround.federation.errors import PlanRefused, QueryMistaken
-from wardround.federation.models.step_layout import largest_round, step_form
+from wardround.federation.models.step_layout import StepForm, largest_round, step_form
 from wardround.federation.models.training import Step
 from wardround.federation.plan.charge_split import shares
-from wardround.federation.plan.layout import Part, shape
-from wardround.federation.plan.plan import Plan, price
+from wardround.federation.plan.layout import Part, Shape, layout
+from wardround.federation.plan.plan import Plan, Planned, PrivacyTarget, form_of, planned, privacy_target
+from wardround.federation.plan.typed import Typed, type_query
 from wardround.federation.question.answer import MAX_UPDATE_BYTES, AskRequest, Loss
 from wardround.federation.question.query import Query, Statistic
 from wardround.federation.study.study import Study, delta_fault
@@ -31,23 +33,32 @@ from wardround.privacy.budget.parallel import in_parallel
 from wardround.privacy.mechanisms.private_selection import Choosing
 from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
-# A question that does not say takes this share of the study's ε.
-DEFAULT_SHARE = 10
 _NONCE = re.compile(r"[0-9a-fA-F]{0,64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Sharpness:
-    """The loss a question asks for, over all sites of one unit; it fixes the noise."""
+class PlannedQuestion:
+    """A question with the layout and the price of its plan, so that nobody after the planner finds them out again."""
 
-    epsilon: float
-    delta: float
+    question: Question
+    planned: Planned[Shape | StepForm]
+
+    @property
+    def plan(self) -> Plan:
+        """What is asked of every participant."""
+        return self.planned.plan
 
 
-def sharpness(request: AskRequest, study: Study, participants: Mapping[str, int]) -> Sharpness:
+def planned_again(question: Question, study: Study) -> PlannedQuestion:
+    """A question that was read back from the ledger; `PlanRefused` where its plan no longer fits the study."""
+    plan = question.plan
+    return PlannedQuestion(question, planned(plan, form_of(plan, study), study))
+
+
+def target_of(request: AskRequest, study: Study, participants: Mapping[str, int]) -> PrivacyTarget:
     """What the question asks for, with the study's defaults; `QueryMistaken` when it makes no sense."""
-    epsilon = study.cap.epsilon / DEFAULT_SHARE if request.epsilon is None else request.epsilon
-    delta = study.cap.delta if request.delta is None else request.delta
+    target = privacy_target(request.epsilon, request.delta, study)
+    epsilon, delta = target.epsilon, target.delta
     if not (math.isfinite(epsilon) and epsilon > 0.0):
         raise QueryMistaken(f"ε must be a finite number above 0, not {epsilon:g}.")
     if not (math.isfinite(delta) and delta >= 0.0):
@@ -60,36 +71,43 @@ def sharpness(request: AskRequest, study: Study, participants: Mapping[str, int]
         raise QueryMistaken(f"δ = {delta:g} is too small to account for; choose 0, or at least {LEAST_DELTA:g}.")
     if (fault := delta_fault(delta, participants)) is not None:
         raise QueryMistaken(fault)
-    return Sharpness(epsilon, delta)
+    return target
 
 
 def plans_for(request: AskRequest, study: Study, participants: Mapping[str, int]) -> tuple[Plan, ...]:
+    """The plans that could answer the question, best first, without what was found out about them."""
+    if isinstance(request.query, Step):
+        return (step_plan(request, step_form(request.query, study), study, tuple(sorted(participants))),)
+    target = target_of(request, study, participants)
+    return tuple(found.plan for found in planned_for(request, request.query, target, study, tuple(participants)))
+
+
+def planned_for(
+    request: AskRequest, query: Query, target: PrivacyTarget, study: Study, participants: tuple[str, ...]
+) -> tuple[Planned[Shape], ...]:
     """The plans that could answer the question, best first.
 
     There is more than one when the study has a budget for each kind of noise: the second is tried when the
     first does not fit what is left.
     """
-    if isinstance(request.query, Step):
-        return (step_plan(request, request.query, study, tuple(sorted(participants))),)
-    query, sharp = request.query, sharpness(request, study, participants)
     _require_nonce(request)
     known: tuple[AnyMechanism, ...] = (*Mechanism, Choosing.PERMUTE_AND_FLIP)
-    possible = [mechanism for mechanism in known if _possible(mechanism, query, sharp, study)]
+    possible = [mechanism for mechanism in known if _possible(mechanism, query, target, study)]
+    typed, names, nonce = type_query(query, study), tuple(sorted(participants)), request.nonce.lower()
     # δ = 0 leaves nothing but pure noise, even where its budget is too small: the ledger then says by how much.
     plans = [
-        _plan(mechanism, query, sharp, study, tuple(sorted(participants)), nonce=request.nonce.lower())
+        _planned(typed, target, study, mechanism, participants=names, nonce=nonce)
         for mechanism in possible or [Mechanism.DISCRETE_LAPLACE]
     ]
-    return tuple(sorted(plans, key=lambda plan: _expected_badness(plan, study)))
+    return tuple(sorted(plans, key=_expected_badness))
 
 
-def step_plan(request: AskRequest, step: Step, study: Study, participants: tuple[str, ...]) -> Plan:
+def step_plan(request: AskRequest, form: StepForm, study: Study, participants: tuple[str, ...]) -> Plan:
     """The one plan of a step: its training fixed the noise."""
     _require_nonce(request)
     if request.epsilon is not None or request.delta is not None:
         raise QueryMistaken("a training says how sharp it is by itself; leave ε and δ out of its steps.")
-    # Before anything is hashed: only finite numbers have an encoding.
-    form = step_form(step, study)
+    step = form.step
     shown = 8 * largest_round(step.training, len(form.inputs)) * (len(participants) if step.training.by_site else 1)
     if shown > MAX_UPDATE_BYTES:
         raise QueryMistaken(
@@ -101,25 +119,20 @@ def step_plan(request: AskRequest, step: Step, study: Study, participants: tuple
     return Plan(study.study_hash, step, mechanism, (scale,), participants, request.nonce.lower())
 
 
-def step_sharpness(plan: Plan, study: Study, participants: Mapping[str, int]) -> Sharpness:
+def step_target(step: Planned[StepForm], study: Study, participants: Mapping[str, int]) -> PrivacyTarget:
     """What a whole training takes of the study, at the study's δ; `QueryMistaken` where it cannot be paid at all."""
     delta = study.cap.delta
     if delta == 0.0 or study.cap.pure_epsilon >= study.cap.epsilon:
         raise QueryMistaken("a training needs a δ above 0 and a budget for Gaussian noise, which this study has not.")
     if (fault := delta_fault(delta, participants)) is not None:
         raise QueryMistaken(fault)
-    return Sharpness(charged(plan, study, delta=delta).epsilon, delta)
+    overlap = study.overlap_among(step.plan.participants)
+    return PrivacyTarget(loss_of(step.charge.cost, overlap=overlap, delta=delta).epsilon, delta)
 
 
 def _require_nonce(request: AskRequest) -> None:
     if not _NONCE.fullmatch(request.nonce):
         raise QueryMistaken("the nonce of a fresh question must be at most 64 hexadecimal digits.")
-
-
-def charged(plan: Plan, study: Study, *, delta: float) -> Loss:
-    """What the plan costs one unit over all of its sites, as ε at `delta`; pure noise needs no δ."""
-    overlap = study.overlap_among(plan.participants)
-    return loss_of(price(plan, study).cost, overlap=overlap, delta=delta)
 
 
 def loss_of(cost: Cost, *, overlap: int, delta: float) -> Loss:
@@ -134,63 +147,68 @@ def _pure_lane(study: Study) -> float:
     return study.cap.epsilon if study.cap.delta == 0.0 else study.cap.pure_epsilon
 
 
-def _expected_badness(plan: Plan, study: Study) -> float:
-    special = merit(plan, study)
-    return log_size(plan, study) if special is None else special
+def _expected_badness(found: Planned[Shape]) -> float:
+    special = merit(found.plan, found.layout)
+    return log_size(found.plan, found.layout) if special is None else special
 
 
-def _possible(mechanism: AnyMechanism, query: Query, sharp: Sharpness, study: Study) -> bool:
+def _possible(mechanism: AnyMechanism, query: Query, target: PrivacyTarget, study: Study) -> bool:
     match mechanism:
         case Mechanism.DISCRETE_GAUSSIAN:
-            return sharp.delta > 0.0 and study.cap.allowance().mu_squared > 0
+            return target.delta > 0.0 and study.cap.allowance().mu_squared > 0
         case Mechanism.DISCRETE_LAPLACE:
-            return _pure_lane(study) >= sharp.epsilon
+            return _pure_lane(study) >= target.epsilon
         case _:
             chosen = any(aggregate.statistic is Statistic.CHOICE for aggregate in query.aggregates)
-            return chosen and _pure_lane(study) >= sharp.epsilon
+            return chosen and _pure_lane(study) >= target.epsilon
 
 
-def _plan(
-    mechanism: AnyMechanism, query: Query, sharp: Sharpness, study: Study, participants: tuple[str, ...], *, nonce: str
-) -> Plan:
-    form = shape(query, study, mechanism)
+def _planned(
+    typed: Typed,
+    target: PrivacyTarget,
+    study: Study,
+    mechanism: AnyMechanism,
+    *,
+    participants: tuple[str, ...],
+    nonce: str,
+) -> Planned[Shape]:
+    form = layout(typed, study, mechanism)
     overlap = study.overlap_among(participants)
-    too_fine = QueryMistaken(f"ε = {sharp.epsilon:g} is too small for this question; ask with a larger ε.")
     try:
         scales = tuple(
-            _scale(mechanism, part, sharp, share=share, overlap=overlap)
+            _scale(mechanism, part, target, share=share, overlap=overlap)
             for part, share in zip(form.parts, shares(form, mechanism), strict=True)
         )
         threshold = 0
         if form.query.aggregates[0].statistic is Statistic.KEYS and isinstance(mechanism, Mechanism):
-            slack = _slack_of(sharp.delta) // overlap
+            slack = _slack_of(target.delta) // overlap
             threshold = planned_threshold(NoiseLaw(mechanism, scales[0]), form.parts[0], study, slack=slack)
         plan = Plan(study.study_hash, form.query, mechanism, scales, participants, nonce, threshold)
-        cost = price(plan, study).cost
+        found = planned(plan, form, study)
     except (ValueError, PlanRefused):
-        raise too_fine from None
-    if cost.slack * overlap > _slack_of(sharp.delta):
-        raise QueryMistaken(f"δ = {sharp.delta:g} is too small for so many numbers; ask with a larger δ.")
-    return plan
+        raise QueryMistaken(f"ε = {target.epsilon:g} is too small for this question; ask with a larger ε.") from None
+    if found.charge.cost.slack * overlap > _slack_of(target.delta):
+        raise QueryMistaken(f"δ = {target.delta:g} is too small for so many numbers; ask with a larger δ.")
+    return found
 
 
-def _scale(mechanism: AnyMechanism, part: Part, sharp: Sharpness, *, share: Fraction, overlap: int) -> Fraction:
+def _scale(mechanism: AnyMechanism, part: Part, target: PrivacyTarget, *, share: Fraction, overlap: int) -> Fraction:
     match mechanism:
         case Mechanism.DISCRETE_GAUSSIAN:
             return gaussian_scale(
-                epsilon=sharp.epsilon,
-                delta=sharp.delta,
+                epsilon=target.epsilon,
+                delta=target.delta,
                 l2_sensitivity_squared=part.l2_sensitivity_squared,
                 shares=share,
                 overlap=overlap,
             )
         case Mechanism.DISCRETE_LAPLACE:
             return laplace_scale(
-                epsilon=sharp.epsilon, l1_sensitivity=part.l1_sensitivity, shares=share, overlap=overlap
+                epsilon=target.epsilon, l1_sensitivity=part.l1_sensitivity, shares=share, overlap=overlap
             )
         case _:
             # One unit moves each candidate's count by 1, and all of them the same way.
-            return laplace_scale(epsilon=sharp.epsilon, l1_sensitivity=1, shares=share, overlap=overlap)
+            return laplace_scale(epsilon=target.epsilon, l1_sensitivity=1, shares=share, overlap=overlap)
 
 
 def _slack_of(delta: float) -> int:

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from coordinator.accounts.accounting import Accounting, question_of
-from coordinator.clock import Patience
+from coordinator.clock import Clock
 from coordinator.combining import NoiseSetting
 from coordinator.combining.possible import impossible
 from coordinator.combining.released_answer import combine_releases
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.dispatch import Dispatch, round_key
-from coordinator.rounds.planning import loss_of
+from coordinator.rounds.planning import PlannedQuestion, loss_of, planned_again
 from coordinator.rounds.stored_answers import StoredAnswer, keep_answer
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question
 from wardround.federation.errors import FederationError, PeerUnreachable, Refused, TooFewSites, Unavailable
 from wardround.federation.forms.release import decode_release
-from wardround.federation.models.training import Step
-from wardround.federation.plan.plan import Plan, shape_of
+from wardround.federation.models.step_layout import StepForm
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Estimate
 from wardround.federation.study.study import Study
 
@@ -52,24 +54,36 @@ class Round:
         self._collection = collection
         self._setting = setting
 
-    def run_round(self, question: Question) -> None:
+    def begin(self, asked: PlannedQuestion) -> None:
+        """The two steps that are durable before an analyst hears of the plan."""
+        self._accounting.reserve(asked)
+        self._collection.expect(asked.planned.charge)
+        self._dispatch.open(asked.plan)
+
+    def take_up(self, question: Question) -> None:
+        """Run the round of a question that the ledger gave back."""
+        self.run_round(planned_again(question, self._ledger.study))
+
+    def run_round(self, asked: PlannedQuestion) -> None:
         """Reserve, open, gather, settle; then combine what was released into the answer that stays.
 
         The answer to a step holds no more than who answered: its sums are the releases themselves.
         """
-        plan, study = question.plan, self._ledger.study
-        self._accounting.reserve(question)
-        self._dispatch.open(plan)
-        self._collection.gather(plan)
+        plan, form, study = asked.plan, asked.planned.layout, self._ledger.study
+        self.begin(asked)
+        try:
+            self._collection.gather(plan)
+        finally:
+            self._collection.expect_no_more(plan)
         outcome = self._accounting.settle(plan)
         refuse_too_few(outcome, study)
-        estimates, left_out = ((), ()) if isinstance(plan.query, Step) else self._estimates(plan, outcome)
+        estimates, left_out = ((), ()) if isinstance(form, StepForm) else self._estimates(plan, form, outcome)
         overlap = study.overlap_among(plan.participants)
         answer = StoredAnswer(
             outcome=outcome.without(left_out),
             estimates=estimates,
             mechanism=plan.mechanism.value,
-            charged=loss_of(self._accounting.charged(plan), overlap=overlap, delta=question.delta),
+            charged=loss_of(self._accounting.charged(asked.planned), overlap=overlap, delta=asked.question.delta),
             overlap=overlap,
             composition=self._setting.composition(overlap=overlap),
             noiseless=self._setting.noiseless,
@@ -78,11 +92,10 @@ class Round:
         keep_answer(self._ledger, plan.plan_id, answer)
         self._dispatch.forget(plan)
 
-    def _estimates(self, plan: Plan, outcome: Outcome) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
+    def _estimates(self, plan: Plan, form: Shape, outcome: Outcome) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
         """The estimates, and the sites that are in none of them because no table gives what they sent."""
         study = self._ledger.study
         releases = [decode_release(payload) for payload in self._collection.releases(plan, outcome.answered)]
-        form = shape_of(plan, study)
         left_out = impossible(plan, form, releases)
         if left_out:
             log.warning("round %s leaves out %s: impossible totals", plan.plan_id[:12], ", ".join(left_out))
@@ -93,17 +106,12 @@ class Round:
     def _declared(self) -> dict[str, int]:
         return {site.name: site.patients for site in self._ledger.members.sites()}
 
-    def begin(self, question: Question) -> None:
-        """The two steps that are durable before an analyst hears of the plan."""
-        self._accounting.reserve(question)
-        self._dispatch.open(question.plan)
-
 
 class Rounds(Protocol):
     """Who runs rounds: threads of their own, or whoever waits for the answer."""
 
-    def start(self, question: Question) -> None:
-        """Have the round run, unless it runs already."""
+    def start(self, plan_id: str, run: Callable[[], None]) -> None:
+        """Have the round of this plan run, unless it runs already."""
 
     def running(self, plan_id: str) -> bool:
         """Whether the round is on its way to an outcome."""
@@ -124,23 +132,21 @@ class Rounds(Protocol):
 class ThreadedRounds:
     """One thread for each running round; what a round ends with is kept for whoever asks."""
 
-    def __init__(self, line: Round, patience: Patience) -> None:
-        self._line = line
-        self._patience = patience
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._guard = threading.Lock()
         self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="round")
         self._rounds: dict[str, Future[None]] = {}
         self._fault: BaseException | None = None
 
-    def start(self, question: Question) -> None:
+    def start(self, plan_id: str, run: Callable[[], None]) -> None:
         """Run the round in a thread, unless one does."""
-        plan_id = question.plan.plan_id
         with self._guard:
-            if self._patience.ended:
+            if self._clock.ended:
                 raise PeerUnreachable("The coordinator is stopping; ask again.")
             if (found := self._rounds.get(plan_id)) is not None and not found.done():
                 return
-            future = self._pool.submit(self._line.run_round, question)
+            future = self._pool.submit(run)
             self._rounds[plan_id] = future
         future.add_done_callback(lambda done: self._note(plan_id, done))
 
@@ -164,7 +170,7 @@ class ThreadedRounds:
         return self._fault
 
     def close(self) -> None:
-        """Wait for the threads, which end because patience has."""
+        """Wait for the threads, which end because the clock has."""
         self._pool.shutdown(wait=True)
 
     def _note(self, plan_id: str, done: Future[None]) -> None:
@@ -177,47 +183,7 @@ class ThreadedRounds:
             _log_end(plan_id, error)
             if self._fault is None and not isinstance(error, Refused | Unavailable):
                 self._fault = error
-        self._patience.announce(round_key(plan_id))
-
-
-class DrivenRounds:
-    """Rounds without threads: whoever watches runs the round, and its waiting lets the sites work."""
-
-    def __init__(self, line: Round) -> None:
-        self._line = line
-        self._waiting: dict[str, Question] = {}
-        self._driven: set[str] = set()
-
-    def start(self, question: Question) -> None:
-        """Remember the round for whoever watches it."""
-        self._waiting[question.plan.plan_id] = question
-
-    def running(self, plan_id: str) -> bool:
-        """Whether the round is being driven, or waits to be."""
-        return plan_id in self._waiting or plan_id in self._driven
-
-    def drive(self, plan_id: str) -> None:
-        """Run the round to its end."""
-        question = self._waiting.pop(plan_id, None)
-        if question is None:
-            return
-        self._driven.add(plan_id)
-        try:
-            self._line.run_round(question)
-        finally:
-            self._driven.discard(plan_id)
-
-    def outcome(self, plan_id: str) -> BaseException | None:  # noqa: ARG002 -- as the Protocol has it
-        """Nothing: what a driven round raises, its driver gets."""
-        return None
-
-    def fault(self) -> BaseException | None:
-        """Nothing: see `outcome`."""
-        return None
-
-    def close(self) -> None:
-        """Nothing runs."""
-        self._waiting.clear()
+        self._clock.announce(round_key(plan_id))
 
 
 def unfinished(ledger: Ledger, plan_id: str | None = None) -> list[Question]:

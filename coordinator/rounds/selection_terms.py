@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.plan.layout import Part
-from wardround.federation.plan.plan import Plan, choice, selection, selection_slack, shape_of
+from wardround.federation.plan.layout import Part, Shape
+from wardround.federation.plan.plan import Plan, choice, selection, selection_slack
 from wardround.federation.question.query import Statistic
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import SLACK_UNIT
@@ -35,9 +35,8 @@ def planned_threshold(law: NoiseLaw, part: Part, study: Study, *, slack: int) ->
     return least_threshold(law, delta=units / SLACK_UNIT, max_keys=part.max_groups, steps=part.increment)
 
 
-def merit(plan: Plan, study: Study) -> float | None:
+def merit(plan: Plan, form: Shape) -> float | None:
     """What makes one plan for keys or for a choice better than another, the less the better; None for any other."""
-    form = shape_of(plan, study)
     part = form.parts[0]
     match part.aggregates[0].statistic:
         case Statistic.KEYS:

@@ -13,7 +13,7 @@ from wardround.federation.models.step_layout import StepForm
 from wardround.federation.models.training import Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.layout import Shape
-from wardround.federation.plan.plan import Charge, Plan, form_of, price
+from wardround.federation.plan.plan import Plan, Planned, form_of, planned
 from wardround.federation.plan.task import SignedTask, Task
 from wardround.federation.question.query import Query
 from wardround.federation.study.study import Study
@@ -36,8 +36,11 @@ def authentic(signed: SignedTask, *, site: str, coordinator: PublicIdentity) -> 
     return signed.task
 
 
-def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape | StepForm, Charge]:
-    """The form of the answer this site will give, and its price; `Refused` or `Mistaken` when it will not."""
+def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Planned[Shape | StepForm]:
+    """The plan with the form of the answer this site will give, and its price, both found out here and only here.
+
+    `Refused` or `Mistaken` when it will not.
+    """
     form = form_of(plan, study)
     if site not in plan.addressed or not plan.lists_its_participants_once:
         msg = "the plan does not name this site among its participants, each once and in order."
@@ -55,7 +58,8 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape
         msg = f"a text in the plan {fault}."
         raise PlanRefused(msg)
     policy.room.require(form)
-    charge = price(plan, study)
+    admitted = planned(plan, form, study)
+    charge = admitted.charge
     # Of a training the whole price counts, whichever of its rounds this is.
     if not is_within(charge.cost, epsilon=policy.max_epsilon_per_plan, delta=policy.cap.delta):
         asked = epsilon_charged(charge.cost, delta=policy.cap.delta)
@@ -64,7 +68,7 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> tuple[Shape
             f"{asked - policy.max_epsilon_per_plan:.4g} too little; nothing was charged."
         )
         raise PlanRefused(msg)
-    return form, charge
+    return admitted
 
 
 def _words(query: Query | Step, policy: Policy) -> list[str]:

@@ -83,7 +83,8 @@ class Pipeline:
             self.ledger.tables.begin_again(plan.plan_id, form.table.name)
             return self._read(plan, form)
         try:
-            form, charge = admit(plan, site=self.site, study=self.study, policy=self.policy)
+            admitted = admit(plan, site=self.site, study=self.study, policy=self.policy)
+            form, charge = admitted.layout, admitted.charge
             if not self.closing.is_open(form.table) or not self._checked(plan, form):
                 return Failed(plan.plan_id)
             if not self._approved(signed, form, charge):

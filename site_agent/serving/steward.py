@@ -19,7 +19,7 @@ from site_agent.serving.folder import open_folder
 from site_agent.serving.serve import open_ledger
 from site_agent.store.requests import Request
 from wardround.federation.errors import FederationError, Mistaken
-from wardround.federation.plan.plan import form_of, price
+from wardround.federation.plan.plan import form_of, planned
 from wardround.federation.study.study import Study
 from wardround.privacy.budget.filter import epsilon_charged
 
@@ -85,8 +85,9 @@ def named(requests: Sequence[Request], beginning: str, *, see: str) -> str:
 def _asking(request: Request, study: Study, policy: Policy) -> Asking:
     try:
         plan = request.signed().task.plan
-        epsilon = epsilon_charged(price(plan, study).cost, delta=policy.cap.delta)
-        return Asking(request, epsilon, request_text(plan, form_of(plan, study), epsilon))
+        found = planned(plan, form_of(plan, study), study)
+        epsilon = epsilon_charged(found.charge.cost, delta=policy.cap.delta)
+        return Asking(request, epsilon, request_text(plan, found.layout, epsilon))
     except FederationError as error:
         # What an older version admitted and this one would not: it is listed, and a yes would end in a refusal.
         return Asking(request, None, f"cannot be answered any more: {error.message}")

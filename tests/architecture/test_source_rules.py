@@ -32,7 +32,7 @@ BROKEN: tuple[tuple[Rule, str, str], ...] = (
     (rules.forbidden_names, "coordinator.round_manager", ""),
     (rules.forbidden_names, "site_agent.serving.agent", "class HTTPServer: ..."),
     (rules.forbidden_names, "site_agent.serving.agent", "async def run_jobs(): ..."),
-    (rules.forbidden_names, "coordinator.rounds.queries", "class Client: ..."),
+    (rules.forbidden_names, "coordinator.rounds.coordinator", "class Client: ..."),
     (rules.too_long, "wardround.privacy.accounting.cost", "x = 1\n" * 401),
     (rules.asserts, "wardround.privacy.accounting.cost", "def f(x):\n    assert x > 0"),
     (rules.broad_excepts, "coordinator.rounds.round", "try:\n    f()\nexcept:\n    g()"),

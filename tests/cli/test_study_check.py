@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.rounds.planning import plans_for
 from tests.cli.calling import call
 from tests.docs.pages import ROOT, all_blocks
 from wardround.federation.plan.plan import price
@@ -159,7 +160,7 @@ def test_as_many_questions_fit_as_the_table_says(budget: str, overlap: str) -> N
     query = next(query for query in costs.typical_questions(study.tables[0]) if query.group_by)
     for asking in found.askings[1:]:
         assert asking.questions is not None
-        plans = costs.plans_for(AskRequest(query, epsilon=asking.epsilon), study, participants)
+        plans = plans_for(AskRequest(query, epsilon=asking.epsilon), study, participants)
         fitting = 0
         for plan in plans:
             cost = price(plan, study).cost

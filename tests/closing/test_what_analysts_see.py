@@ -136,7 +136,7 @@ def test_what_never_failed_is_handed_out_before_what_did(tmp_path: Path) -> None
     for plan_id in failing:
         assert world.coordinator.claim("two", wait_seconds=0.0) is not None
         world.coordinator.submit("two", Failed(plan_id))
-    world.patience.pass_seconds(10 * LONGEST_RETRY_SECONDS)
+    world.clock.pass_seconds(10 * LONGEST_RETRY_SECONDS)
     other = world.coordinator.ask(ANALYST, ask(epsilon=0.1))
     claimed = world.coordinator.claim("two", wait_seconds=0.0)
     assert claimed is not None

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.clock import PumpedPatience
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import begin_ledger, open_ledger
 from wardround.federation.errors import FederationError
@@ -27,6 +26,7 @@ from wardround.federation.study.study_file import parse_study
 from wardround.federation.trust.entry import EMPTY, Entry, Head, make_entry
 from wardround.federation.trust.identity import Identity, Purpose
 from wardround.privacy.accounting.cost import Cost
+from wardround.simulation.pumped import DrivenRounds, PumpedClock
 
 STUDY = """\
 name = "cardio"
@@ -177,7 +177,7 @@ class World:
         self.identity.save(folder / "identity.pem")
         self.noiseless = noiseless
         self.hospitals: dict[str, Hospital] = {}
-        self.patience = PumpedPatience(self.pump, date=1000.0)
+        self.clock = PumpedClock(self.pump, date=1000.0)
         begin_ledger(folder, study=self.study, identity=self.identity, keeping=Keeping.FILE).close()
         self.coordinator = self.opened()
         self.coordinator.roster.add_analyst(ANALYST)
@@ -185,15 +185,15 @@ class World:
     def opened(self) -> Coordinator:
         return Coordinator(
             open_ledger(self.folder, study=self.study, identity=self.identity, keeping=Keeping.FILE),
-            patience=self.patience,
-            threads=False,
+            clock=self.clock,
+            rounds=DrivenRounds(),
             noiseless=self.noiseless,
         )
 
     def restart(self) -> None:
         """Lose everything that is not on disk, and go on from there."""
         self.coordinator.ledger.close()
-        self.patience = PumpedPatience(self.pump, date=self.patience.date())
+        self.clock = PumpedClock(self.pump, date=self.clock.date())
         self.coordinator = self.opened()
         self.coordinator.resume()
 
@@ -235,7 +235,7 @@ class World:
         return verify(self.folder)
 
     def spent(self) -> Cost:
-        return self.coordinator._queries._accounting.balances().whole
+        return self.coordinator._accounting.balances().whole
 
 
 def oracle(folder: Path, *, moods: dict[str, str] | None = None, noiseless: bool = True, **changes: object) -> World:

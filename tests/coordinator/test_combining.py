@@ -163,11 +163,11 @@ def test_the_error_of_a_count_grows_with_the_root_of_the_sites_that_answered() -
 
 
 def test_a_trusted_total_has_the_error_of_one_noise_and_says_so() -> None:
-    plan, form, agreed = planned(PATIENTS)
+    plan, form, _ = planned(PATIENTS)
     setting = NoiseSetting(trusted_total=True)
     estimate = combine(plan, form, [np.zeros(1, dtype=np.int64)] * 4, setting=setting)[0]
     assert estimate.standard_error == float(plan.scales[0]) / 64
-    assert expected_errors(plan, agreed, SITES, setting)[0].standard_error == pytest.approx(estimate.standard_error)
+    assert expected_errors(plan, form, SITES, setting)[0].standard_error == pytest.approx(estimate.standard_error)
     assert setting.composition(overlap=1) == "trusted_total"
 
 

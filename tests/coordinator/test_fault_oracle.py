@@ -26,7 +26,7 @@ def test_a_sleeping_site_is_missing_after_the_deadline(tmp_path: Path) -> None:
     answer = world.ask()
     assert answer.estimates[0].value == 101
     assert answer.missing == ("two",)
-    assert world.patience.now() == pytest.approx(60)
+    assert world.clock.now() == pytest.approx(60)
 
 
 def test_nobody_is_counted_twice_however_often_it_resends(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_steward_who_decides_after_the_wait_is_missing(tmp_path: Path) -> None
     world = oracle(tmp_path, moods={"two": "hold"})
     with pytest.raises(AwaitingApproval):
         world.ask()
-    world.patience.pass_seconds(3600)
+    world.clock.pass_seconds(3600)
     answer = world.ask()
     assert (answer.estimates[0].value, answer.missing) == (101, ("two",))
 
@@ -200,11 +200,11 @@ def test_the_wait_for_a_steward_survives_a_restart(tmp_path: Path) -> None:
     world = oracle(tmp_path, moods={"two": "hold"})
     with pytest.raises(AwaitingApproval):
         world.ask()
-    world.patience.pass_seconds(3000)
+    world.clock.pass_seconds(3000)
     world.restart()
     with pytest.raises(AwaitingApproval):
         world.ask()
-    world.patience.pass_seconds(600)
+    world.clock.pass_seconds(600)
     assert world.ask().missing == ("two",)
 
 
@@ -224,7 +224,7 @@ def test_a_site_revoked_during_the_round_is_missing_and_not_waited_for(tmp_path:
     world.coordinator.roster.revoke("two")
     answer = world.watch(plan_id)
     assert (answer.estimates[0].value, answer.missing) == (101, ("two",))
-    assert world.patience.now() < 60
+    assert world.clock.now() < 60
 
 
 def test_a_revoked_site_gets_nothing_and_hands_in_nothing(tmp_path: Path) -> None:

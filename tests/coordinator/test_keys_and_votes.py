@@ -13,9 +13,10 @@ import pytest
 from coordinator.combining import NoiseSetting
 from coordinator.combining.released_answer import combine_releases
 from coordinator.rounds.expected_error import expected_errors
-from coordinator.rounds.planning import charged, plans_for
+from coordinator.rounds.planning import plans_for
 from coordinator.rounds.selection_terms import merit
 from site_agent.answering.key_release import one_vote, scores
+from tests.coordinator.losses import charged
 from tests.roles.lone_site import Rows
 from wardround.federation.errors import MalformedMessage, QueryMistaken
 from wardround.federation.forms.release import Release, decode_release, release_hash
@@ -292,7 +293,7 @@ def test_regrets_that_the_documents_name() -> None:
 
     def regrets(sites: int) -> dict[str, int]:
         plans = plans_for(AskRequest(CHOICE, epsilon=0.5), terms, {f"s{number:03d}": 1000 for number in range(sites)})
-        return {plan.mechanism.value: round(merit(plan, terms) or 0.0) for plan in plans}
+        return {plan.mechanism.value: round(merit(plan, shape_of(plan, terms)) or 0.0) for plan in plans}
 
     assert regrets(1) == {"permute_and_flip": 4, "discrete_laplace": 17, "discrete_gaussian": 24}
     assert regrets(10) == {"permute_and_flip": 39, "discrete_laplace": 40, "discrete_gaussian": 77}
@@ -310,9 +311,11 @@ def test_a_choice_by_votes_pays_once_for_all_values_of_a_patient() -> None:
 
 def test_a_dry_run_says_what_to_expect_of_keys_and_votes() -> None:
     terms, participants = study(), {"s000": 1000, "s001": 1000, "s002": 1000}
-    (keys,) = expected_errors(planned(KEYS, terms, Mechanism.DISCRETE_LAPLACE), terms, participants, NoiseSetting())
+    plan = planned(KEYS, terms, Mechanism.DISCRETE_LAPLACE)
+    (keys,) = expected_errors(plan, shape_of(plan, terms), participants, NoiseSetting())
     assert "passes 43" in keys.note
-    (votes,) = expected_errors(planned(CHOICE, terms, VOTES), terms, participants, NoiseSetting())
+    plan = planned(CHOICE, terms, VOTES)
+    (votes,) = expected_errors(plan, shape_of(plan, terms), participants, NoiseSetting())
     assert (votes.standard_error, votes.groups) == (0.0, 3)
     assert "at most 5 fewer" in votes.note
 

@@ -9,9 +9,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from coordinator.rounds.planning import charged, plans_for, sharpness
+from coordinator.rounds.planning import plans_for, target_of
 from coordinator.store.plans import decode_plan, encode_plan
 from tests.coordinator.hospitals import PATIENTS, ask, study
+from tests.coordinator.losses import charged
 from wardround.federation.errors import LedgerCorrupt, QueryMistaken
 from wardround.federation.plan.plan import price
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
@@ -135,9 +136,9 @@ def test_a_question_without_delta_in_a_mixed_study_is_pure() -> None:
     assert [plan.mechanism for plan in plans] == [Mechanism.DISCRETE_LAPLACE]
 
 
-def test_the_default_sharpness_is_a_tenth_at_the_studys_delta() -> None:
-    sharp = sharpness(ask(None), study(), SITES)
-    assert (sharp.epsilon, sharp.delta) == (pytest.approx(0.3), 1e-6)
+def test_the_default_target_is_a_tenth_at_the_studys_delta() -> None:
+    target = target_of(ask(None), study(), SITES)
+    assert (target.epsilon, target.delta) == (pytest.approx(0.3), 1e-6)
 
 
 def _leaves() -> st.SearchStrategy[Expression]:

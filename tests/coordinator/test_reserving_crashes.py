@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.clock import PumpedPatience
 from tests.coordinator.hospitals import ANALYST, World, study
 from tests.coordinator.test_trainings import step
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.plan import Plan, price
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.noise.distribution import Mechanism
+from wardround.simulation.pumped import PumpedClock
 
 
 def restarted(folder: Path) -> World:
@@ -22,7 +22,7 @@ def restarted(folder: Path) -> World:
     world = World.__new__(World)
     world.folder, world.study, world.noiseless = folder, study(), True
     world.identity, world.hospitals = Identity.load(folder / "identity.pem"), {}
-    world.patience = PumpedPatience(world.pump, date=2000.0)
+    world.clock = PumpedClock(world.pump, date=2000.0)
     world.coordinator = world.opened()
     world.coordinator.resume()
     return world

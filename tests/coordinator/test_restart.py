@@ -92,11 +92,11 @@ def test_resume_finishes_a_round_that_nobody_asks_about_again(tmp_path: Path) ->
 def test_a_restart_gives_the_sites_their_time_again(tmp_path: Path) -> None:
     world = oracle(tmp_path, moods={"two": "sleep"})
     plan_id = world.coordinator.ask(ANALYST, ask())
-    world.patience.pass_seconds(59)
+    world.clock.pass_seconds(59)
     world.restart()
-    before = world.patience.now()
+    before = world.clock.now()
     world.watch(plan_id)
-    assert world.patience.now() - before == pytest.approx(60)
+    assert world.clock.now() - before == pytest.approx(60)
 
 
 def test_a_plan_read_back_from_disk_is_handed_out_unchanged(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_a_plan_read_back_from_disk_is_handed_out_unchanged(tmp_path: Path) -> N
 def test_running_an_answered_round_again_changes_nothing(tmp_path: Path) -> None:
     world = oracle(tmp_path, moods={"two": "sleep"})
     plan_id = world.ask().plan_id
-    entries, now = world.kinds(), world.patience.now()
+    entries, now = world.kinds(), world.clock.now()
     question = question_of(world.coordinator.ledger, plan_id)
-    world.coordinator._queries._line.run_round(question)
-    assert (world.kinds(), world.patience.now()) == (entries, now)
+    world.coordinator._line.take_up(question)
+    assert (world.kinds(), world.clock.now()) == (entries, now)
     assert world.ask().estimates[0].value == 101

@@ -34,9 +34,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def took(world: World, turn: int, **changes: object) -> tuple[dict[str, list[int]], float]:
     """The sums of a round, and how long it took."""
-    began = world.patience.now()
+    began = world.clock.now()
     answer = world.ask(step(turn, **changes))  # type: ignore[arg-type]
-    return numbers(answer), world.patience.now() - began
+    return numbers(answer), world.clock.now() - began
 
 
 def test_nine_rounds_without_one_site_take_little_more_than_one_deadline(world: World) -> None:
@@ -44,7 +44,7 @@ def test_nine_rounds_without_one_site_take_little_more_than_one_deadline(world: 
     rounds = [took(world, turn, of=nine_rounds()) for turn in range(9)]
     assert [sums for sums, _ in rounds] == [WITHOUT_TWO] * 9
     assert [seconds for _, seconds in rounds] == pytest.approx([DEADLINE, *[SHORT] * 8])
-    assert world.patience.now() < 1.3 * DEADLINE
+    assert world.clock.now() < 1.3 * DEADLINE
     assert world.verified().problems == ()
 
 
@@ -66,19 +66,19 @@ def slow(world: World, hospital: Hospital, *, seconds: float) -> None:
     def step_of_the_slow() -> bool:
         for signed in hospital.seen:
             plan = signed.task.plan
-            if plan.plan_id not in hospital.kept and world.patience.now() - began[plan.plan_id] >= seconds:
+            if plan.plan_id not in hospital.kept and world.clock.now() - began[plan.plan_id] >= seconds:
                 world.coordinator.submit(hospital.name, hospital.answer(plan))
                 return True
         if all(signed.task.plan.plan_id in hospital.kept for signed in hospital.seen):
             signed = world.coordinator.claim(hospital.name, wait_seconds=0.0)
             if signed is not None:
                 hospital.seen.append(signed)
-                began[signed.task.plan.plan_id] = world.patience.now()
+                began[signed.task.plan.plan_id] = world.clock.now()
                 return True
         return False
 
     others = [each for each in world.hospitals.values() if each is not hospital]
-    world.patience._pump = lambda: any([step_of_the_slow(), *(each.step(world.coordinator) for each in others)])
+    world.clock._pump = lambda: any([step_of_the_slow(), *(each.step(world.coordinator) for each in others)])
 
 
 def test_a_site_that_takes_its_task_up_again_has_the_whole_deadline_to_compute(world: World) -> None:
@@ -117,10 +117,10 @@ def test_where_the_others_are_too_few_a_site_that_was_away_has_the_whole_deadlin
     world = oracle(tmp_path, min_sites=2, moods={"two": "sleep"})
     took(world, 0)
     world.hospitals["one"].mood = "refuse"
-    began = world.patience.now()
+    began = world.clock.now()
     with pytest.raises(TooFewSites):
         world.ask(step(1))
-    assert world.patience.now() - began == pytest.approx(DEADLINE)
+    assert world.clock.now() - began == pytest.approx(DEADLINE)
     world.hospitals["two"].mood = "release"
     assert numbers(world.ask(step(1))) == {"": [110] * 3}, "asked again, the same round goes on"
     world.close()
@@ -140,25 +140,25 @@ def test_after_a_restart_it_is_still_known_who_was_away(world: World) -> None:
     took(world, 0)
     plan_id = world.coordinator.ask(ANALYST, step(1))
     world.restart()
-    began = world.patience.now()
+    began = world.clock.now()
     assert numbers(world.watch(plan_id)) == WITHOUT_TWO
-    assert world.patience.now() - began == pytest.approx(SHORT)
+    assert world.clock.now() - began == pytest.approx(SHORT)
 
 
 def test_questions_and_other_trainings_wait_their_whole_deadline(world: World) -> None:
     world.hospitals["two"].mood = "sleep"
     took(world, 0)
     assert took(world, 0, nonce="01")[1] == pytest.approx(DEADLINE)
-    began = world.patience.now()
+    began = world.clock.now()
     world.ask(ask())
-    assert world.patience.now() - began == pytest.approx(DEADLINE)
+    assert world.clock.now() - began == pytest.approx(DEADLINE)
 
 
 def test_a_steward_s_patience_counts_once_for_a_training(world: World) -> None:
     world.hospitals["two"].mood = "hold"
     with pytest.raises(AwaitingApproval):
         world.ask(step(0))
-    world.patience.pass_seconds(3600)
+    world.clock.pass_seconds(3600)
     assert took(world, 0)[0] == WITHOUT_TWO
     assert took(world, 1) == (WITHOUT_TWO, 0.0), "no second week for the same decision"
     world.hospitals["two"].approve(world.coordinator)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.clock import RealPatience
+from coordinator.clock import RealClock
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.rounds.dispatch import round_key
 from coordinator.store.ledger import open_ledger
@@ -153,7 +153,7 @@ def test_closing_wakes_every_waiting_call_and_the_round_goes_on_after_a_restart(
     for name, count in (("one", 1), ("two", 10), ("three", 100)):
         world.enrol(name, count=count)
     plan_id = world.coordinator.ask(ANALYST, ask())
-    seen = world.coordinator._patience.changes(round_key(plan_id))
+    seen = world.coordinator._clock.changes(round_key(plan_id))
     ends: list[object] = []
 
     def watch() -> None:
@@ -223,28 +223,28 @@ def test_a_ledger_is_not_closed_under_a_call(served: Served) -> None:
 
 
 def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
-    patience = RealPatience()
-    seen = patience.changes("key")
-    patience.announce("key")
+    clock = RealClock()
+    seen = clock.changes("key")
+    clock.announce("key")
     began = time.monotonic()
-    patience.wait("key", seen=seen, seconds=LONG_SECONDS)
+    clock.wait("key", seen=seen, seconds=LONG_SECONDS)
     assert time.monotonic() - began < SOON_SECONDS
 
 
 def test_a_change_wakes_only_who_waits_for_it() -> None:
-    patience = RealPatience()
+    clock = RealClock()
     woken = threading.Event()
 
     def wait() -> None:
-        patience.wait("other", seen=0, seconds=LONG_SECONDS)
+        clock.wait("other", seen=0, seconds=LONG_SECONDS)
         woken.set()
 
     waiting = threading.Thread(target=wait)
     waiting.start()
     for _ in range(100):
-        patience.announce("key")
+        clock.announce("key")
     assert not woken.wait(0.05)
-    patience.announce("other")
+    clock.announce("other")
     waiting.join()
 
 

@@ -134,19 +134,19 @@ def test_a_site_that_declines_the_first_round_is_not_asked_again_and_gets_its_ch
         assert numbers(answer) == {"": [101] * 3}
         assert (answer.refused, answer.missing) == ((("two", "PlanRefused"),), ())
     assert len(world.hospitals["two"].seen) == 1
-    assert world.coordinator._queries._accounting.balances().sites["two"] == Cost.zero()
+    assert world.coordinator._accounting.balances().sites["two"] == Cost.zero()
     assert world.verified().problems == ()
 
 
 def test_a_site_that_declines_in_the_middle_gets_nothing_back_and_is_not_asked_again(world: World) -> None:
     world.ask(step(0))
-    spent = world.coordinator._queries._accounting.balances().sites
+    spent = world.coordinator._accounting.balances().sites
     world.hospitals["two"].mood = "refuse"
     assert world.ask(step(1)).refused == (("two", "PlanRefused"),)
     world.hospitals["two"].mood = "release"
     assert numbers(world.ask(step(2))) == {"": [101] * 3}
     assert len(world.hospitals["two"].seen) == 2
-    assert world.coordinator._queries._accounting.balances().sites == spent
+    assert world.coordinator._accounting.balances().sites == spent
     assert world.verified().problems == ()
 
 
@@ -171,7 +171,7 @@ def test_a_site_that_is_not_asked_cannot_answer(world: World) -> None:
     assert world.coordinator.claim("two", wait_seconds=0.0) is None
     with pytest.raises(UnknownTask):
         world.coordinator.submit("two", world.hospitals["two"].release(one.task.plan))
-    told = world.coordinator._queries._dispatch.states(one.task.plan)
+    told = world.coordinator._dispatch.states(one.task.plan)
     assert dict(told)["two"] is SiteState.REFUSED
     assert numbers(world.watch(plan_id)) == {"": [101] * 3}
 
@@ -228,7 +228,7 @@ def test_progress_counts_who_declined_as_refused(world: World) -> None:
     world.ask(step(0))
     world.hospitals["one"].mood = "hold"
     plan_id = world.coordinator.ask(ANALYST, step(1))
-    told = world.coordinator._queries
+    told = world.coordinator
     with pytest.raises(Exception, match="waiting for approval at one"):
         world.watch(plan_id)
     progress = told._dispatch.states(world.hospitals["one"].held[0])

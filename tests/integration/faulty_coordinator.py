@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from coordinator.accounts.accounting import Accounting
-from coordinator.clock import RealPatience
+from coordinator.clock import RealClock
 from coordinator.rounds import round as rounds
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.dispatch import Dispatch
@@ -69,12 +69,12 @@ class Fate:
 
 def tell_time_by(days: Path) -> None:
     """Let a day pass for each byte of the file."""
-    original = RealPatience.now
+    original = RealClock.now
 
-    def now(patience: RealPatience) -> float:
-        return original(patience) + 86_400.0 * (days.stat().st_size if days.exists() else 0)
+    def now(clock: RealClock) -> float:
+        return original(clock) + 86_400.0 * (days.stat().st_size if days.exists() else 0)
 
-    RealPatience.now = now  # type: ignore[method-assign]
+    RealClock.now = now  # type: ignore[method-assign]
 
 
 def main(path: Path, point: str) -> None:

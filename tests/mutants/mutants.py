@@ -101,7 +101,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     # --- the consortium ---
     "a study's budget is not asked": _mutant(
-        "            if (excess := _excess(Balances(study, round_.spent), question, due)) is not None:\n",
+        "            if (excess := _excess(Balances(study, round_.spent), asked.question, due)) is not None:\n",
         "            if False:\n",
         BUDGET,
     ),
@@ -119,7 +119,7 @@ MUTANTS: Mapping[str, Mutant] = {
         COLLECTION,
     ),
     "a release of any length is taken": _mutant(
-        "                if not extent(release).is_paid_by(price(plan, self._ledger.study).facts):\n",
+        "                if not extent(release).is_paid_by(charge.facts):\n",
         "                if False:\n",
         COLLECTION,
     ),

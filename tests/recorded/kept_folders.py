@@ -12,7 +12,6 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from coordinator.clock import PumpedPatience
 from coordinator.members.folder import open_folder as open_coordinator
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import open_ledger
@@ -29,6 +28,7 @@ from wardround.analyst.asking.client import Client
 from wardround.analyst.learning.request import parse_request
 from wardround.simulation.federation import DirectAnalystLink, DirectLink
 from wardround.simulation.noise import ZeroNoise
+from wardround.simulation.pumped import DrivenRounds, PumpedClock
 
 ROLES = ("consortium", "one", "two", "three")
 ANALYST = "ada"
@@ -56,7 +56,7 @@ class Reopened:
         self.folder = folder
         place = open_coordinator(folder / "consortium")
         ledger = open_ledger(place.path, study=place.study(), identity=place.identity())
-        self.coordinator = Coordinator(ledger, patience=PumpedPatience(self._turn), threads=False)
+        self.coordinator = Coordinator(ledger, clock=PumpedClock(self._turn), rounds=DrivenRounds())
         self.agents = {name: self._agent(name) for name in ROLES[1:]}
         self.client = Client(DirectAnalystLink(self.coordinator, ANALYST))
 

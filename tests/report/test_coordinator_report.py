@@ -128,7 +128,7 @@ def test_a_late_refusal_changes_the_history_where_the_charge_stood(tmp_path: Pat
 def test_the_history_is_a_step_for_each_charge_at_its_date(tmp_path: Path) -> None:
     world = oracle(tmp_path)
     for number in range(3):
-        world.patience.pass_seconds(86_400)
+        world.clock.pass_seconds(86_400)
         world.ask(ask(0.3, nonce=f"{number:02x}"))
     report = world.coordinator.budget(ANALYST)
     assert [(point.date, point.charges) for point in report.history] == [

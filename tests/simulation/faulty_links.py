@@ -171,7 +171,7 @@ class Oracle(SimulatedFederation):
         self.folder = folder
         self.links: dict[str, FaultyLink] = {}
         for name, agent in self.agents.items():
-            link = FaultyLink(agent.link, schedules.get(name, {}), self._patience.pass_seconds)
+            link = FaultyLink(agent.link, schedules.get(name, {}), self._clock.pass_seconds)
             agent.link = self.links[name] = link
             self.agents[name] = Persistent(agent)  # type: ignore[assignment]
             self._note(folder / name, agent.ledger._identity.save, text)

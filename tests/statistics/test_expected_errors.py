@@ -11,7 +11,8 @@ import pytest
 
 from coordinator.combining import NoiseSetting
 from coordinator.rounds.expected_error import expected_errors
-from coordinator.rounds.planning import charged, plans_for
+from coordinator.rounds.planning import plans_for
+from tests.coordinator.losses import charged
 from tests.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, study
 from wardround.federation.plan.charge_split import shares
 from wardround.federation.plan.layout import Shape
@@ -24,7 +25,7 @@ PEOPLE = 20_000
 
 
 def expected(experiment: Experiment, setting: NoiseSetting = SUM) -> tuple[ExpectedError, ...]:
-    return expected_errors(experiment.plan, experiment.study, {"s0": PEOPLE}, setting)
+    return expected_errors(experiment.plan, experiment.form, {"s0": PEOPLE}, setting)
 
 
 def even() -> dict[str, np.ndarray]:
@@ -74,7 +75,7 @@ def test_the_expected_error_of_a_mean_or_a_share_is_for_its_worst_value() -> Non
 def test_ten_sites_have_the_error_of_one_noise_times_the_root_of_ten() -> None:
     aggregates = (Aggregate(Statistic.QUANTILE, "sbp", level=0.5), Aggregate(Statistic.VARIANCE, "age"))
     experiment = Experiment.of(*aggregates, sites=10)
-    each = expected_errors(experiment.plan, experiment.study, {"s0": PEOPLE}, NoiseSetting())
+    each = expected_errors(experiment.plan, experiment.form, {"s0": PEOPLE}, NoiseSetting())
     once = expected(experiment)
     for many, one in zip(each, once, strict=True):
         assert many.standard_error == pytest.approx(math.sqrt(10) * one.standard_error, rel=0.35)

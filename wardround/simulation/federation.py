@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.clock import PumpedPatience
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import begin_ledger
 from site_agent.serving.agent import Agent
@@ -24,6 +23,7 @@ from wardround.federation.study.study import Study
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity
 from wardround.simulation.processes import SitesElsewhere
+from wardround.simulation.pumped import DrivenRounds, PumpedClock
 from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_site, default_policy
 
 __all__ = ["DirectAnalystLink", "SimulatedFederation", "SimulatedSite", "default_policy"]
@@ -109,11 +109,11 @@ class SimulatedFederation:
         self.study = study
         self.agents: dict[str, Agent] = {}
         self._elsewhere: SitesElsewhere | None = None
-        self._patience = PumpedPatience(self._turn)
+        self._clock = PumpedClock(self._turn)
         self.coordinator = Coordinator(
             begin_ledger(folder, study=study, identity=Identity.generate(), keeping=keeping),
-            patience=self._patience,
-            threads=False,
+            clock=self._clock,
+            rounds=DrivenRounds(),
             noiseless=noiseless,
             trusted_total=trusted_total,
         )

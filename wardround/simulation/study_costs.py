@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from coordinator.combining import NoiseSetting
 from coordinator.rounds.expected_error import expected_errors
-from coordinator.rounds.planning import DEFAULT_SHARE, plans_for
+from coordinator.rounds.planning import planned_for, target_of
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-from wardround.federation.plan.plan import Plan, price, shape_of
+from wardround.federation.plan.layout import Shape
+from wardround.federation.plan.plan import Planned, privacy_target
 from wardround.federation.plan.sql_text import aggregate_text, query_text
 from wardround.federation.question.answer import AskRequest
 from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
@@ -73,7 +74,7 @@ def study_costs(study: Study, *, patients: int | None = None, sites: int | None 
         raise ConfigurationMistaken(fault)
     overlap = study.overlap_among(participants)
     askings = (
-        Asking("default", study.cap.epsilon / DEFAULT_SHARE, None),
+        Asking("default", privacy_target(None, None, study).epsilon, None),
         *(Asking(f"one of {number}", _epsilon_of_one(study, number, overlap=overlap), number) for number in SPREADS),
     )
     lines = tuple(
@@ -143,11 +144,11 @@ def _cost(query: Query, study: Study, participants: Mapping[str, int], askings: 
         if asking.questions is None:
             # Every kind of noise has a budget of its own, and one is used when the other is spent.
             fitting = sum(_fitting(plan, study) for plan in plans)
-        shown_from.append(_shown_from(plans[0], study) if plans else None)
+        shown_from.append(_shown_from(plans[0]) if plans else None)
         if not plans:
             errors.append(None)
             continue
-        (expected,) = expected_errors(plans[0], study, participants, NoiseSetting())
+        (expected,) = expected_errors(plans[0].plan, plans[0].layout, participants, NoiseSetting())
         errors.append(expected.standard_error)
         groups, note = expected.groups, expected.note
     opened = any(aggregate.statistic is Statistic.KEYS for aggregate in query.aggregates)
@@ -163,10 +164,12 @@ def _cost(query: Query, study: Study, participants: Mapping[str, int], askings: 
     )
 
 
-def _plans(query: Query, study: Study, participants: Mapping[str, int], asking: Asking) -> list[Plan]:
+def _plans(query: Query, study: Study, participants: Mapping[str, int], asking: Asking) -> list[Planned[Shape]]:
     """The plans of which as many fit as are asked, that of which most do first; none where ε is too small."""
+    request = AskRequest(query, epsilon=asking.epsilon)
     try:
-        plans = plans_for(AskRequest(query, epsilon=asking.epsilon), study, participants)
+        target = target_of(request, study, participants)
+        plans = planned_for(request, query, target, study, tuple(participants))
     except QueryMistaken:
         return []
     fitting = [plan for plan in plans if _fitting(plan, study) >= (asking.questions or 1)]
@@ -183,14 +186,14 @@ def _title(query: Query) -> str:
     return text + "".join(f" by {months.get(grouping.by, '')}{grouping.column}" for grouping in query.group_by)
 
 
-def _shown_from(plan: Plan, study: Study) -> int:
+def _shown_from(found: Planned[Shape]) -> int:
     """The least count that passes the plan's threshold."""
-    return plan.threshold // shape_of(plan, study).parts[0].increment + 1
+    return found.plan.threshold // found.layout.parts[0].increment + 1
 
 
-def _fitting(plan: Plan, study: Study) -> int:
+def _fitting(found: Planned[Shape], study: Study) -> int:
     """How many such questions a fresh budget admits."""
-    whole, cost = study.cap.allowance(), price(plan, study).cost
-    overlap = study.overlap_among(plan.participants)
+    whole, cost = study.cap.allowance(), found.charge.cost
+    overlap = study.overlap_among(found.plan.participants)
     lanes = ((whole.mu_squared, cost.mu_squared), (whole.pure, cost.pure), (whole.slack, cost.slack))
     return min(allowed // (overlap * each) for allowed, each in lanes if each > 0)

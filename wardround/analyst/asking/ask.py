@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from wardround.analyst.asking.multi_round import DEFAULT_SHARE, Course, composed, round_epsilon
+from wardround.analyst.asking.multi_round import Course, composed, round_epsilon
 from wardround.analyst.link.link import AnalystLink
 from wardround.analyst.showing.presentation import label_of
 from wardround.analyst.showing.result import PreviewResult, Result
 from wardround.federation.errors import BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
 from wardround.federation.plan.charge_split import shares
-from wardround.federation.plan.layout import shape
-from wardround.federation.plan.typed import typed
+from wardround.federation.plan.layout import layout
+from wardround.federation.plan.plan import PrivacyTarget, privacy_target
+from wardround.federation.plan.typed import Typed
 from wardround.federation.question.answer import Answer, AskRequest, Excess, Loss, Preview, Progress
-from wardround.federation.question.query import Query
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.distribution import Mechanism
 
@@ -30,26 +30,34 @@ _ROUNDING = 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Sharpness:
-    """The ε and δ that were asked for, for all rounds together; the study's own where nothing was said."""
+class Terms:
+    """What was said about a question beside it: ε and δ for all of its rounds together, or nothing, and its nonce."""
 
     epsilon: float | None
     delta: float | None
+    nonce: str
 
-    def whole(self, study: Study) -> Loss:
-        """In numbers."""
-        epsilon = study.cap.epsilon / DEFAULT_SHARE if self.epsilon is None else self.epsilon
-        return Loss(epsilon, study.cap.delta if self.delta is None else self.delta)
+    def target(self, study: Study) -> PrivacyTarget:
+        """What all rounds together ask for, in numbers."""
+        return privacy_target(self.epsilon, self.delta, study)
 
     def of_a_round(self, course: Course, study: Study) -> float | None:
         """The ε of one round."""
         if course.rounds == 1:
             return self.epsilon
-        whole = self.whole(study)
-        if not 0.0 <= whole.delta <= study.cap.delta:
+        target = self.target(study)
+        if not 0.0 <= target.delta <= study.cap.delta:
             # A coordinator refuses it with the reason; there is nothing to split.
-            return whole.epsilon
-        return round_epsilon(whole.epsilon, whole.delta, course.rounds, study)
+            return target.epsilon
+        return round_epsilon(target.epsilon, target.delta, course.rounds, study)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answers of all rounds, and the last of these as it was asked."""
+
+    answers: tuple[Answer, ...]
+    last: Typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +110,35 @@ class Waiting:
         )
 
 
-def run(course: Course, sharp: Sharpness, waiting: Waiting, *, study: Study, nonce: str) -> tuple[Answer, ...]:
-    """The answers of all rounds."""
+def run(course: Course, terms: Terms, waiting: Waiting, study: Study) -> Answered:
+    """Ask every round."""
     answers: list[Answer] = []
-    each = sharp.of_a_round(course, study)
+    each = terms.of_a_round(course, study)
     fits = course.rounds == 1
-    while (query := course.question(answers)) is not None:
-        request = AskRequest(typed(query, study), each, sharp.delta, nonce)
+    last = _first(course)
+    asked: Typed | None = last
+    while asked is not None:
+        last, request = asked, AskRequest(asked.query, each, terms.delta, terms.nonce)
         waiting.tell(course, len(answers))
         if not fits:
-            whole = sharp.whole(study)
+            whole = _loss(terms.target(study))
             left = course.rounds - len(answers)
             still = whole if not answers else composed([Loss(each or 0.0, whole.delta)] * left)
             fits = _begins(waiting.link, request, still)
         answers.append(waiting.answer(request))
-    return tuple(answers)
+        asked = course.question(answers)
+    return Answered(tuple(answers), last)
+
+
+def _first(course: Course) -> Typed:
+    first = course.question(())
+    if first is None:
+        raise QueryMistaken("there is nothing to ask.")
+    return first
+
+
+def _loss(target: PrivacyTarget) -> Loss:
+    return Loss(target.epsilon, target.delta)
 
 
 def _begins(link: AnalystLink, request: AskRequest, still: Loss) -> bool:
@@ -142,11 +164,12 @@ def _paid(link: AnalystLink, plan_id: str) -> bool:
     return True
 
 
-def result_of(course: Course, answers: Sequence[Answer], study: Study) -> Result:
+def result_of(course: Course, answered: Answered, study: Study) -> Result:
     """The answer of the whole course: the last round's, with the estimates and the charge of all."""
+    answers = answered.answers
     last, asked = answers[-1], course.asked(answers)
     if course.rounds == 1:
-        return Result(last, asked, shares=_shares(asked.query, last, study))
+        return Result(last, asked, shares=_shares(answered.last, last, study))
     charged = composed([answer.privacy.charged for answer in answers])
     whole = dataclasses.replace(
         last,
@@ -154,22 +177,19 @@ def result_of(course: Course, answers: Sequence[Answer], study: Study) -> Result
         estimates=course.estimates(answers),
         privacy=dataclasses.replace(last.privacy, charged=charged),
     )
-    shares = _shares(asked.query, last, study) if last.estimates == whole.estimates else ()
+    shares = _shares(answered.last, last, study) if last.estimates == whole.estimates else ()
     plan_ids = tuple(answer.plan_id for answer in answers)
     return Result(whole, asked, plan_ids=plan_ids, shares=shares, note=course.note(answers))
 
 
-def previewed(course: Course, sharp: Sharpness, link: AnalystLink, *, study: Study, nonce: str) -> PreviewResult:
+def previewed(course: Course, terms: Terms, link: AnalystLink, study: Study) -> PreviewResult:
     """The first round as it would be asked, and how the charge is split over all of them."""
-    first = course.question(())
-    if first is None:
-        raise QueryMistaken("there is nothing to ask.")
-    each = sharp.of_a_round(course, study)
-    query = typed(first, study)
-    preview: Preview = link.preview(AskRequest(query, each, sharp.delta, nonce))
+    query = _first(course).query
+    each = terms.of_a_round(course, study)
+    preview: Preview = link.preview(AskRequest(query, each, terms.delta, terms.nonce))
     if course.rounds == 1:
         return PreviewResult(preview, query)
-    whole = sharp.whole(study)
+    whole = _loss(terms.target(study))
     # A round that is paid already begins nothing: what is still to pay is told when it is asked.
     begins = not preview.replayed and not _paid(link, preview.plan_id)
     shown = dataclasses.replace(
@@ -188,12 +208,12 @@ def _excess(whole: Loss, preview: Preview) -> Excess | None:
     return Excess(whole.epsilon, remaining) if whole.epsilon > remaining * _ROUNDING else preview.excess
 
 
-def _shares(query: Query, answer: Answer, study: Study) -> tuple[tuple[str, float], ...]:
+def _shares(typed: Typed, answer: Answer, study: Study) -> tuple[tuple[str, float], ...]:
     """How aggregates that are answered from different integers shared the charge: by need, as both sides reckon."""
-    if len(query.aggregates) == 1 or answer.noiseless:
+    if len(typed.query.aggregates) == 1 or answer.noiseless:
         return ()
     mechanism = Mechanism(answer.privacy.mechanism)
-    form = shape(query, study, mechanism)
+    form = layout(typed, study, mechanism)
     if len(form.parts) == 1:
         return ()
     split = zip(form.parts, shares(form, mechanism), strict=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from wardround.analyst.asking.ask import Round, Sharpness, Waiting, previewed, result_of, run
+from wardround.analyst.asking.ask import Round, Terms, Waiting, previewed, result_of, run
 from wardround.analyst.asking.binding import settled
 from wardround.analyst.asking.builder import Draft
 from wardround.analyst.asking.multi_round import Course, course_of
@@ -84,10 +84,10 @@ class Client:
             BudgetExceeded: not all rounds fit into what remains; nothing was charged.
             DeadlinePassed: `limit_seconds` are over; the question runs on, and asking again continues it.
         """
-        course, sharp = self._course(question, epsilon, delta, search=search)
+        course = self._course(question, epsilon, delta, search=search)
         waiting = self._waiting(limit_seconds, on_progress, on_round)
-        answers = run(course, sharp, waiting, study=self.study, nonce=fresh_nonce() if fresh else nonce.lower())
-        return result_of(course, answers, self.study)
+        terms = _terms(epsilon, delta, nonce=fresh_nonce() if fresh else nonce)
+        return result_of(course, run(course, terms, waiting, self.study), self.study)
 
     def preview(
         self,
@@ -99,8 +99,8 @@ class Client:
         search: bool = False,
     ) -> PreviewResult:
         """What the question would cost and how good its answer would be; nothing is spent."""
-        course, sharp = self._course(question, epsilon, delta, search=search)
-        return previewed(course, sharp, self._link, study=self.study, nonce=nonce.lower())
+        course = self._course(question, epsilon, delta, search=search)
+        return previewed(course, _terms(epsilon, delta, nonce=nonce), self._link, self.study)
 
     def train(
         self,
@@ -183,9 +183,7 @@ class Client:
         require_combinable(wanted.strategy, sites=sites, weights=len(wanted.features) + 1)
         return prepared(exact, self.study, self._link, nonce=nonce or own_nonce(wanted.strategy), combine=combine)
 
-    def _course(
-        self, question: Question, epsilon: float | None, delta: float | None, *, search: bool
-    ) -> tuple[Course, Sharpness]:
+    def _course(self, question: Question, epsilon: float | None, delta: float | None, *, search: bool) -> Course:
         if epsilon is not None and not (_is_number(epsilon) and epsilon > 0):
             raise QueryMistaken(f"ε must be a finite number above 0, not {epsilon!r}.")
         if delta is not None and not (_is_number(delta) and 0 <= delta < 1):
@@ -194,8 +192,11 @@ class Client:
         course = course_of(asked, self.study, by_search=search)
         if (fault := fault_in(asked)) is not None:
             raise QueryMistaken(f"a text in the question {fault}.")
-        sharp = Sharpness(None if epsilon is None else float(epsilon), None if delta is None else float(delta))
-        return course, sharp
+        return course
+
+
+def _terms(epsilon: float | None, delta: float | None, *, nonce: str) -> Terms:
+    return Terms(None if epsilon is None else float(epsilon), None if delta is None else float(delta), nonce.lower())
 
 
 def fresh_nonce() -> str:

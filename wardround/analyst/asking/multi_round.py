@@ -16,7 +16,7 @@ from wardround.analyst.asking.binding import open_columns, with_keys
 from wardround.analyst.showing.presentation import Asked, View
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.plan.sql_text import aggregate_text
-from wardround.federation.plan.typed import typed
+from wardround.federation.plan.typed import Typed, type_query
 from wardround.federation.plan.typed_aggregates import narrowed
 from wardround.federation.question.answer import Answer, Estimate, Loss
 from wardround.federation.question.no_estimate import NoEstimate
@@ -25,8 +25,6 @@ from wardround.federation.study.study import Study
 from wardround.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from wardround.privacy.budget.calibration import without_slack
 
-# What a question costs that does not say, as a part of the study's ε; a coordinator reckons the same.
-DEFAULT_SHARE = 10
 _ANY_SHARE = 0.5
 # Rounded down by more than the arithmetic errs, so that all rounds together stay within what was asked.
 _DOWN = 1 - 1e-9
@@ -43,8 +41,8 @@ class Course(Protocol):
     def titles(self) -> tuple[str, ...]:
         """What each of them asks, in a few words."""
 
-    def question(self, answers: Sequence[Answer]) -> Query | None:
-        """The next round after these answers; None when there is no more to ask."""
+    def question(self, answers: Sequence[Answer]) -> Typed | None:
+        """The next round after these answers, typed; None when there is no more to ask."""
 
     def asked(self, answers: Sequence[Answer]) -> Asked:
         """The question that the whole course answers."""
@@ -61,6 +59,7 @@ class OneRound:
     """An ordinary question."""
 
     whole: Asked
+    typed: Typed
 
     @property
     def rounds(self) -> int:
@@ -72,9 +71,9 @@ class OneRound:
         """The question itself."""
         return ("the question",)
 
-    def question(self, answers: Sequence[Answer]) -> Query | None:
+    def question(self, answers: Sequence[Answer]) -> Typed | None:
         """The question, once."""
-        return None if answers else self.whole.query
+        return None if answers else self.typed
 
     def asked(self, answers: Sequence[Answer]) -> Asked:  # noqa: ARG002
         """The question."""
@@ -95,6 +94,8 @@ class KeysFirst:
 
     whole: Asked
     column: str
+    first: Typed
+    study: Study
 
     @property
     def rounds(self) -> int:
@@ -106,14 +107,13 @@ class KeysFirst:
         """The selection, and the question."""
         return f"KEYS({self.column})", f"the question, with the keys of {self.column} that were released"
 
-    def question(self, answers: Sequence[Answer]) -> Query | None:
+    def question(self, answers: Sequence[Answer]) -> Typed | None:
         """KEYS over the cohort; then the question, unless there are no keys."""
         match len(answers):
             case 0:
-                keys = (Aggregate(Statistic.KEYS, self.column),)
-                return Query(self.whole.query.table, keys, self.whole.query.cohort)
+                return self.first
             case 1:
-                return self.asked(answers).query if self._keys(answers) else None
+                return type_query(self.asked(answers).query, self.study) if self._keys(answers) else None
             case _:
                 return None
 
@@ -146,6 +146,7 @@ class Search:
 
     whole: Asked
     bounds: tuple[float, float]
+    study: Study
 
     @property
     def rounds(self) -> int:
@@ -165,13 +166,13 @@ class Search:
     def _level(self) -> float:
         return self._quantile.level or 0.0
 
-    def question(self, answers: Sequence[Answer]) -> Query | None:
+    def question(self, answers: Sequence[Answer]) -> Typed | None:
         """The share below the middle of what is left."""
         if len(answers) == self.rounds:
             return None
         value = search.next_value(self._level, self.bounds, self._shares(answers))
         below = Aggregate(Statistic.BELOW, self._quantile.column, level=value, clips=self._quantile.clips)
-        return Query(self.whole.query.table, (below,), self.whole.query.cohort)
+        return type_query(Query(self.whole.query.table, (below,), self.whole.query.cohort), self.study)
 
     def asked(self, answers: Sequence[Answer]) -> Asked:  # noqa: ARG002
         """The quantile."""
@@ -219,19 +220,17 @@ def course_of(asked: Asked, study: Study, *, by_search: bool) -> Course:
     if by_search:
         return _search(asked, study)
     if not unknown:
-        return OneRound(Asked(typed(asked.query, study), asked.view))
+        exact = type_query(asked.query, study)
+        return OneRound(Asked(exact.query, asked.view), exact)
     if len(unknown) > 1:
         raise QueryMistaken(
             f"the values of {unknown[0]!r} and {unknown[1]!r} are not public; "
             f"list those of one of them, as in WHERE {unknown[1]} IN ('…')."
         )
     # A mistake anywhere in the question is found now, with some key in place of those to come.
-    typed(with_keys(asked, unknown[0], ("?",)).query, study)
-    course = KeysFirst(asked, unknown[0])
-    first = course.question(())
-    if first is not None:
-        typed(first, study)
-    return course
+    type_query(with_keys(asked, unknown[0], ("?",)).query, study)
+    keys = Query(asked.query.table, (Aggregate(Statistic.KEYS, unknown[0]),), asked.query.cohort)
+    return KeysFirst(asked, unknown[0], type_query(keys, study), study)
 
 
 def round_epsilon(epsilon: float, delta: float, rounds: int, study: Study) -> float:
@@ -265,7 +264,7 @@ def composed(losses: Sequence[Loss]) -> Loss:
 
 
 def _search(asked: Asked, study: Study) -> Search:
-    query = typed(asked.query, study) if not open_columns(asked, study) else asked.query
+    query = type_query(asked.query, study).query if not open_columns(asked, study) else asked.query
     if len(query.aggregates) != 1 or query.aggregates[0].statistic is not Statistic.QUANTILE or query.group_by:
         raise QueryMistaken(
             "a search finds one quantile; ask one MEDIAN, QUANTILE or PERCENTILE_CONT without GROUP BY, "
@@ -274,4 +273,4 @@ def _search(asked: Asked, study: Study) -> Search:
     quantile = query.aggregates[0]
     column = narrowed(study.table(query.table).column(quantile.column or ""), quantile)
     low, high = column.numeric_bounds or (0, 1)
-    return Search(Asked(query, View(names=asked.view.names)), (float(low), float(high)))
+    return Search(Asked(query, View(names=asked.view.names)), (float(low), float(high)), study)

@@ -26,7 +26,7 @@ from wardround.federation.forms.grids import (
     time_coding,
     tree_coding,
 )
-from wardround.federation.plan.typed import typed
+from wardround.federation.plan.typed import Typed, type_query
 from wardround.federation.plan.typed_aggregates import narrowed
 from wardround.federation.question.cohort import Value
 from wardround.federation.question.grouping import domain
@@ -105,8 +105,12 @@ class Shape:
 
 def shape(query: Query, study: Study, mechanism: AnyMechanism) -> Shape:
     """The form of the answer to `query`; `QueryMistaken` when the study does not allow it."""
-    exact = typed(query, study)
-    table = study.table(exact.table)
+    return layout(type_query(query, study), study, mechanism)
+
+
+def layout(typed: Typed, study: Study, mechanism: AnyMechanism) -> Shape:
+    """The same for a query that was typed already."""
+    exact, table = typed.query, typed.table
     domains = [domain(grouping, table) for grouping in exact.group_by]
     cells = math.prod(len(keys) for keys in domains)
     if cells > MAX_CELLS:

@@ -10,8 +10,8 @@ import hashlib
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import Annotated
+from functools import cached_property
+from typing import Annotated, Generic, TypeVar
 
 from wardround.federation import canonical
 from wardround.federation.errors import InvariantBroken, PlanRefused
@@ -28,11 +28,13 @@ from wardround.privacy.mechanisms.partition_selection import LARGEST_THRESHOLD, 
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing, exact_epsilon
 from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
-_REMEMBERED = 32
 SLACK_OF_ONE_SUM = 2**8
 """The arithmetic of composing sampled sums takes about so much of the slack for each of them."""
 
 FEWEST_SUMS = 1024
+DEFAULT_SHARE = 10
+"""A question that does not say takes this part of the study's ε."""
+
 # A training need not use up the ε that its slack was chosen for.
 _SHARES_OF_SLACK = 4
 
@@ -88,6 +90,22 @@ class Plan:
         return tuple(NoiseLaw(self.mechanism, scale) for scale in self.scales)
 
 
+@dataclass(frozen=True, slots=True)
+class PrivacyTarget:
+    """The loss a question asks for, over all sites of one unit and all of its rounds; it fixes the noise."""
+
+    epsilon: float
+    delta: float
+
+
+def privacy_target(epsilon: float | None, delta: float | None, study: Study) -> PrivacyTarget:
+    """What a question asks for, with the study's own where it does not say."""
+    return PrivacyTarget(
+        study.cap.epsilon / DEFAULT_SHARE if epsilon is None else epsilon,
+        study.cap.delta if delta is None else delta,
+    )
+
+
 # Without slots, so that the cost is derived once.
 @dataclass(frozen=True)
 class Charge:
@@ -118,6 +136,19 @@ class Charge:
         )
 
 
+_Form = TypeVar("_Form", bound=Shape | StepForm)
+_Form_co = TypeVar("_Form_co", bound=Shape | StepForm, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned(Generic[_Form_co]):
+    """A plan with what each side finds out about it, once: the layout of its answer, and its price."""
+
+    plan: Plan
+    layout: _Form_co
+    charge: Charge
+
+
 def block_of(plan: Plan) -> str:
     """What the rounds of one training have in common; empty for a question."""
     return plan.block
@@ -125,39 +156,7 @@ def block_of(plan: Plan) -> str:
 
 def form_of(plan: Plan, study: Study) -> Shape | StepForm:
     """The form of this plan's answer, of a question or of a step; `PlanRefused` when it does not fit the study."""
-    return _form(_Exact(plan, study))
-
-
-class _Exact:
-    """A plan and a study as one key: equal where their encodings are."""
-
-    __slots__ = ("plan", "study")
-
-    def __init__(self, plan: Plan, study: Study) -> None:
-        self.plan = plan
-        self.study = study
-
-    def __hash__(self) -> int:
-        return hash(self.plan.plan_id)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Exact)
-            and self.plan.plan_id == other.plan.plan_id
-            and self.study.study_hash == other.study.study_hash
-        )
-
-
-# A site needs the form of a plan several times on the one path, and a coordinator for each site that answers.
-@lru_cache(maxsize=_REMEMBERED)
-def _form(exact: _Exact) -> Shape | StepForm:
-    plan, study = exact.plan, exact.study
     return _step_form_of(plan, study) if isinstance(plan.query, Step) else shape_of(plan, study)
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _price(exact: _Exact) -> Charge:
-    return _charge(exact.plan, _form(exact), exact.study)
 
 
 def _step_form_of(plan: Plan, study: Study) -> StepForm:
@@ -202,8 +201,13 @@ def shape_of(plan: Plan, study: Study) -> Shape:
 
 
 def price(plan: Plan, study: Study) -> Charge:
-    """What this plan costs at one site. Both sides call this; nobody sends it."""
-    return _price(_Exact(plan, study))
+    """What this plan costs at one site. Both sides find it out; nobody sends it."""
+    return planned(plan, form_of(plan, study), study).charge
+
+
+def planned(plan: Plan, layout: _Form, study: Study) -> Planned[_Form]:
+    """The plan with its price: of a layout that it was made from, or that `form_of` checked it against."""
+    return Planned(plan, layout, _charge(plan, layout, study))
 
 
 def _charge(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:

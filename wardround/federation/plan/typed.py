@@ -1,7 +1,7 @@
 """A query checked against the study, with every literal brought to its column's type.
 
-Both sides call `typed`: the coordinator so that a mistake costs nothing, the site so that nothing the
-study does not describe ever reaches its tables. Equal questions become equal words here, and therefore
+Every side does this once and carries the `Typed` on: the coordinator so that a mistake costs nothing, the site so that
+nothing the study does not describe ever reaches its tables. Equal questions become equal words here, and therefore
 one plan id.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from dataclasses import dataclass
 
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.plan.typed_aggregates import ALONE, typed_aggregate, typed_groups
@@ -44,6 +45,19 @@ _WANTED = {
     ColumnType.BOOLEAN: "TRUE or FALSE",
     ColumnType.DATE: "a date such as '2026-01-31'",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A query with typed literals, and the table that it asks; made by `type_query`."""
+
+    query: Query
+    table: Table
+
+
+def type_query(query: Query, study: Study) -> Typed:
+    """The query checked against the study, or `QueryMistaken` in one sentence."""
+    return Typed(typed(query, study), study.table(query.table))
 
 
 def typed(query: Query, study: Study) -> Query:
