@@ -32,6 +32,7 @@ from protos.words import (
     RENEWAL,
     RENEWED,
     REPORT,
+    SITES,
     STUDY,
     WATCH,
     Watch,
@@ -124,6 +125,10 @@ class AnalystCalls:
         """What a question would cost and how good its answer would be."""
         message = analyst_pb.PreviewRequest(question=write_question(request))
         return PREVIEWED.read(call(self._stub.Preview, message, deadline_seconds=self._deadline))
+
+    def sites(self) -> tuple[str, ...]:
+        """The sites that would be asked now."""
+        return SITES.read(call(self._stub.Sites, analyst_pb.SitesRequest(), deadline_seconds=self._deadline))
 
     def study_text(self) -> str:
         """The study as the consortium wrote it."""

@@ -194,7 +194,7 @@ _PLAIN: Mapping[grpc.StatusCode, Callable[[str], FederationError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: lambda details: errors.DeadlinePassed(private=details),
     grpc.StatusCode.PERMISSION_DENIED: lambda details: errors.NotAuthorized(private=details),
     grpc.StatusCode.UNAUTHENTICATED: lambda details: errors.NotAuthorized(private=details),
-    grpc.StatusCode.UNIMPLEMENTED: lambda details: errors.ProtocolViolation(private=details),
+    grpc.StatusCode.UNIMPLEMENTED: lambda details: errors.ProtocolViolation(errors.EARLIER_VERSION, private=details),
     grpc.StatusCode.RESOURCE_EXHAUSTED: _exhausted,
     grpc.StatusCode.INTERNAL: _internal,
 }

@@ -25,7 +25,7 @@ from protos.codec import Codec, Record, StandIn
 from protos.cohorts import BY_HAND
 from protos.fields import refuse
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.limits import Counted, Pem, PlanId, Text, Whole
+from wardround.federation.limits import Counted, Names, Pem, PlanId, Text, Whole
 from wardround.federation.models.training import Stage, Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan
@@ -141,6 +141,8 @@ ENROLLED: Record[bytes, enrolment.EnrolReply] = WORDS.alone(_CERTIFICATE, enrolm
 ASKED: Record[str, analyst.AskReply] = WORDS.alone(PlanId, analyst.AskReply)
 WATCH = WORDS.record(Watch, analyst.AwaitRequest, names={"wait_seconds": "wait_milliseconds"})
 PREVIEWED: Record[Preview, analyst.PreviewReply] = WORDS.alone(Preview, analyst.PreviewReply)
+_SITES = Annotated[tuple[str, ...], Names("the participants")]
+SITES: Record[tuple[str, ...], analyst.SitesReply] = WORDS.alone(_SITES, analyst.SitesReply)
 _STUDY = Annotated[str, Text("a study", longest=MAX_STUDY_TEXT, plain=False)]
 STUDY: Record[str, analyst.DescribeReply] = WORDS.alone(_STUDY, analyst.DescribeReply)
 REPORT: Record[BudgetReport, analyst.BudgetReply] = WORDS.alone(BudgetReport, analyst.BudgetReply)

@@ -168,7 +168,14 @@ class Coordinator:
                     delta=delta,
                 ),
                 excess=excess,
+                block=plan.block,
             )
+
+    def sites(self, analyst: str) -> tuple[str, ...]:
+        """The sites that would be asked now; `TooFewSites` when they are not enough."""
+        with self._inside():
+            self.roster.admit_analyst(analyst)
+            return tuple(sorted(self._enough_participants()))
 
     def budget(self, analyst: str) -> BudgetReport:
         """The study's budget as the ledger has it."""

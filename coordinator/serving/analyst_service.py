@@ -14,7 +14,7 @@ from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer
 from protos.pages import write_watched
 from protos.tls import caller_certificate
 from protos.waiting import WaitingRoom
-from protos.words import ASKED, PREVIEWED, REPORT, STUDY, WATCH, Watch, read_question
+from protos.words import ASKED, PREVIEWED, REPORT, SITES, STUDY, WATCH, Watch, read_question
 from wardround.federation.question.answer import Answer, Progress
 from wardround.federation.trust.certificates import Role
 
@@ -60,6 +60,10 @@ class AnalystService(AnalystServiceServicer):
         """Say what a question would cost."""
         analyst = self._analyst(context)
         return PREVIEWED.write(self.coordinator.preview(analyst, read_question(request.question)))
+
+    def Sites(self, request: pb.SitesRequest, context: grpc.ServicerContext) -> pb.SitesReply:
+        """Who would be asked now."""
+        return SITES.write(self.coordinator.sites(self._analyst(context)))
 
     def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:
         """The study as it was written."""

@@ -49,6 +49,11 @@ class AnalystServiceStub:
                 request_serializer=protos_dot_analyst__service__pb2.PreviewRequest.SerializeToString,
                 response_deserializer=protos_dot_analyst__service__pb2.PreviewReply.FromString,
                 _registered_method=True)
+        self.Sites = channel.unary_unary(
+                '/wardround.v1.AnalystService/Sites',
+                request_serializer=protos_dot_analyst__service__pb2.SitesRequest.SerializeToString,
+                response_deserializer=protos_dot_analyst__service__pb2.SitesReply.FromString,
+                _registered_method=True)
         self.Describe = channel.unary_unary(
                 '/wardround.v1.AnalystService/Describe',
                 request_serializer=protos_dot_analyst__service__pb2.DescribeRequest.SerializeToString,
@@ -90,6 +95,14 @@ class AnalystServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Sites(self, request, context):
+        """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
+        earlier version does not know it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Describe(self, request, context):
         """Returns the study as the consortium wrote it. May be repeated; decides nothing.
         """
@@ -121,6 +134,11 @@ def add_AnalystServiceServicer_to_server(servicer, server):
                     servicer.Preview,
                     request_deserializer=protos_dot_analyst__service__pb2.PreviewRequest.FromString,
                     response_serializer=protos_dot_analyst__service__pb2.PreviewReply.SerializeToString,
+            ),
+            'Sites': grpc.unary_unary_rpc_method_handler(
+                    servicer.Sites,
+                    request_deserializer=protos_dot_analyst__service__pb2.SitesRequest.FromString,
+                    response_serializer=protos_dot_analyst__service__pb2.SitesReply.SerializeToString,
             ),
             'Describe': grpc.unary_unary_rpc_method_handler(
                     servicer.Describe,
@@ -214,6 +232,33 @@ class AnalystService:
             '/wardround.v1.AnalystService/Preview',
             protos_dot_analyst__service__pb2.PreviewRequest.SerializeToString,
             protos_dot_analyst__service__pb2.PreviewReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Sites(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.AnalystService/Sites',
+            protos_dot_analyst__service__pb2.SitesRequest.SerializeToString,
+            protos_dot_analyst__service__pb2.SitesReply.FromString,
             options,
             channel_credentials,
             insecure,

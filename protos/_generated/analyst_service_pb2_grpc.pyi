@@ -47,6 +47,10 @@ class AnalystServiceStub:
     """Says what a question would cost and how good its answer would be. May be repeated; decides nothing
     and spends nothing.
     """
+    Sites: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.SitesRequest, _analyst_service_pb2.SitesReply]
+    """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
+    earlier version does not know it.
+    """
     Describe: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.DescribeRequest, _analyst_service_pb2.DescribeReply]
     """Returns the study as the consortium wrote it. May be repeated; decides nothing."""
     Budget: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.BudgetRequest, _analyst_service_pb2.BudgetReply]
@@ -68,6 +72,10 @@ class AnalystServiceAsyncStub(AnalystServiceStub):
     Preview: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.PreviewRequest, _analyst_service_pb2.PreviewReply]  # type: ignore[assignment]
     """Says what a question would cost and how good its answer would be. May be repeated; decides nothing
     and spends nothing.
+    """
+    Sites: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.SitesRequest, _analyst_service_pb2.SitesReply]  # type: ignore[assignment]
+    """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
+    earlier version does not know it.
     """
     Describe: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.DescribeRequest, _analyst_service_pb2.DescribeReply]  # type: ignore[assignment]
     """Returns the study as the consortium wrote it. May be repeated; decides nothing."""
@@ -105,6 +113,16 @@ class AnalystServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_analyst_service_pb2.PreviewReply, _abc.Awaitable[_analyst_service_pb2.PreviewReply]]:
         """Says what a question would cost and how good its answer would be. May be repeated; decides nothing
         and spends nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def Sites(
+        self,
+        request: _analyst_service_pb2.SitesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyst_service_pb2.SitesReply, _abc.Awaitable[_analyst_service_pb2.SitesReply]]:
+        """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
+        earlier version does not know it.
         """
 
     @_abc_1.abstractmethod

@@ -469,9 +469,12 @@ class Preview(_message.Message):
     EXPECTED_FIELD_NUMBER: _builtins.int
     PRIVACY_FIELD_NUMBER: _builtins.int
     EXCESS_FIELD_NUMBER: _builtins.int
+    BLOCK_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     unit: Global___Unit.ValueType
     replayed: _builtins.bool
+    block: _builtins.str
+    """what all rounds of one training have in common; only of a training's step"""
     @_builtins.property
     def sites(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -492,10 +495,11 @@ class Preview(_message.Message):
         expected: _abc.Iterable[Global___ExpectedError] | None = ...,
         privacy: Global___PrivacyStatement | None = ...,
         excess: Global___Excess | None = ...,
+        block: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["excess", b"excess", "privacy", b"privacy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["excess", b"excess", "expected", b"expected", "plan_id", b"plan_id", "privacy", b"privacy", "replayed", b"replayed", "sites", b"sites", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "excess", b"excess", "expected", b"expected", "plan_id", b"plan_id", "privacy", b"privacy", "replayed", b"replayed", "sites", b"sites", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

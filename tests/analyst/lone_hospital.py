@@ -98,6 +98,9 @@ class Hospital:
         privacy = self._privacy(Loss(request.epsilon or 0.3, 1e-6))
         return Preview(plan_id, "patient", plan_id in self.answers, ("north",), expected, privacy)
 
+    def sites(self) -> tuple[str, ...]:
+        return ("north",)
+
     def budget(self) -> BudgetReport:
         raise NotImplementedError
 

@@ -78,6 +78,9 @@ class Link:
         self.previewed.append(request)
         return Preview(PLAN, "patient", False, ("north",), (), PRIVACY)
 
+    def sites(self) -> tuple[str, ...]:
+        return ("north",)
+
     def budget(self) -> BudgetReport:
         return BudgetReport(
             *("cardio", "patient", 1, Loss(3, 1e-6), Loss(0, 0), Remaining(3, 1)), (), (), 0, ByOverlap(0, 0, 0), (), ()

@@ -95,6 +95,9 @@ class Desk(AnalystServiceServicer):
         read_question(request.question)
         return PREVIEWED.write(Preview(PLAN, "patient", False, ("north",), (), PRIVACY))
 
+    def Sites(self, request: pb.SitesRequest, context: grpc.ServicerContext) -> pb.SitesReply:  # noqa: N802
+        return words.SITES.write(("north", "south"))
+
     def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:  # noqa: N802
         return words.STUDY.write(self.study)
 
@@ -105,6 +108,17 @@ class Desk(AnalystServiceServicer):
         return REPORT.write(report)
 
 
+def add_without_sites(desk: Desk, service: grpc.Server) -> None:
+    """As a coordinator serves that was made before the call for the participants."""
+    describe = grpc.unary_unary_rpc_method_handler(
+        desk.Describe,
+        request_deserializer=pb.DescribeRequest.FromString,
+        response_serializer=pb.DescribeReply.SerializeToString,
+    )
+    handlers = grpc.method_handlers_generic_handler("wardround.v1.AnalystService", {"Describe": describe})
+    service.add_generic_rpc_handlers((handlers,))
+
+
 class House:
     """An authority, a desk it vouches for, and the profiles it issues."""
 
@@ -112,6 +126,7 @@ class House:
         self.now = datetime.datetime.now(datetime.UTC)
         self.authority = Authority.create(folder, name="cardio", now=self.now)
         self.desk = Desk()
+        self.register: Callable[[Desk, grpc.Server], None] = add_AnalystServiceServicer_to_server
         key = new_tls_key()
         certificate = self.authority.issue(
             key.public_key(), role=Role.COORDINATOR, name="cardio", life=BRIEF, now=self.now, hosts=[HOST]
@@ -126,7 +141,7 @@ class House:
         self.serving = serve(
             f"{HOST}:{self.port}",
             self._presented,
-            lambda service: add_AnalystServiceServicer_to_server(self.desk, service),
+            lambda service: self.register(self.desk, service),
             callers=1,
             broken=lambda error: None,
         )
@@ -254,3 +269,25 @@ def test_a_study_that_cannot_be_read_is_the_coordinators_fault(house: House) -> 
     house.desk.study = "not a study"
     with Client(GrpcAnalystLink(house.profile())) as federation, pytest.raises(ProtocolViolation):
         _ = federation.study
+
+
+def test_who_would_be_asked_is_a_call_of_its_own(house: House) -> None:
+    link = GrpcAnalystLink(house.profile())
+    assert link.sites() == ("north", "south")
+    link.close()
+
+
+def test_a_coordinator_of_an_earlier_version_is_named_in_one_sentence_and_nothing_is_asked(house: House) -> None:
+    house.close()
+    house.register = add_without_sites
+    house.open()
+    link = GrpcAnalystLink(house.profile(), persistence=impatient())
+    assert link.study().name == "cardio"
+    with pytest.raises(ProtocolViolation) as fault:
+        link.sites()
+    link.close()
+    assert fault.value.message == (
+        "The coordinator runs an earlier version of wardround that does not know this call; nothing was charged. "
+        "Ask the consortium to update it."
+    )
+    assert house.desk.asked == []

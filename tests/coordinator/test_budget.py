@@ -14,8 +14,8 @@ import pytest
 from coordinator.members.roster import Roster
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import open_ledger
-from tests.coordinator.hospitals import ANALYST, PATIENTS, ask, oracle, study
-from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, NotAuthorized
+from tests.coordinator.hospitals import ANALYST, PATIENTS, World, ask, oracle, study
+from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, NotAuthorized, TooFewSites
 from wardround.federation.plan.plan import price
 from wardround.federation.question.answer import Answer
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
@@ -217,6 +217,28 @@ def test_two_analysts_racing_for_the_last_of_the_budget_one_succeeds(tmp_path: P
     assert sorted(outcomes) == ["BudgetExceeded"] * 7 + ["asked"]
     assert world.kinds().count("reserved") == 1
     assert world.verified().valid
+
+
+def test_who_would_be_asked_is_told_in_order_and_costs_nothing(tmp_path: Path) -> None:
+    world = oracle(tmp_path)
+    assert world.coordinator.sites(ANALYST) == ("one", "three", "two")
+    world.coordinator.roster.revoke("two")
+    assert world.coordinator.sites(ANALYST) == ("one", "three")
+    assert world.kinds().count("reserved") == 0
+    with pytest.raises(NotAuthorized):
+        world.coordinator.sites("stranger")
+
+
+def test_too_few_participants_are_told_as_for_a_question(tmp_path: Path) -> None:
+    world = World(tmp_path, min_sites=2)
+    world.enrol("one", count=1)
+    told = []
+    for call in (world.coordinator.sites, lambda analyst: world.coordinator.ask(analyst, ask())):
+        with pytest.raises(TooFewSites) as refusal:
+            call(ANALYST)
+        told.append(refusal.value.message)
+    assert told == ["1 sites can be asked and the study needs 2; nothing was charged."] * 2
+    world.close()
 
 
 def _race_in_a_process(folder: Path, number: int, outcomes: multiprocessing.SimpleQueue[str]) -> None:

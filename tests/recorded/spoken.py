@@ -114,6 +114,7 @@ PREVIEWS = (
             (ExpectedError("mean", "sbp", 3, 1.5, "at 1000 patients", 0.25), ExpectedError("count", None, 1, 0.0, "")),
             PRIVACY, Excess(3.0, 0.5)),
     Preview(HASH, "event", False, (), (), PRIVACY),
+    Preview(HASH, "patient", False, ("north",), (), PRIVACY, block=OTHER_HASH),
 )  # fmt: skip
 REPORT = BudgetReport(
     "cardio", "patient", 2, Loss(3.0, 1e-6), LOSS, Remaining(1.5, 0.25), (("basic", math.inf), ("pld", 0.5)),
@@ -142,6 +143,7 @@ SPOKEN: Mapping[str, tuple[object, ...]] = {
     "progress": (Progress(9, tuple((state.value, state) for state in SiteState)),),
     "page": ANSWERS,
     "preview": PREVIEWS,
+    "sites": ((), ("north", "south")),
     "budget": (REPORT,),
     "study": ('name = "cardio"',),
     "greeting": (Greeting("north", HASH, 1_750_000_000_123),),

@@ -41,6 +41,9 @@ class Hands:
     def preview(self, request: AskRequest) -> Preview:
         return self.inner.preview(request)
 
+    def sites(self) -> tuple[str, ...]:
+        return self.inner.sites()
+
     def budget(self) -> BudgetReport:
         raise KeyboardInterrupt
 

@@ -21,13 +21,16 @@ from wardround.federation.errors import (
     BudgetExceeded,
     MalformedMessage,
     PeerUnreachable,
+    ProtocolViolation,
     QueryMistaken,
     TooFewSites,
 )
 from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import Step
+from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Preview, Progress, Update
 from wardround.federation.study.study import Study
+from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite, default_policy
 from wardround.simulation.noise import ZeroNoise
 
@@ -43,6 +46,8 @@ class Line:
     breaks_at: int | None = None
     change: Callable[[Answer], Answer] = lambda answer: answer
     asked: list[AskRequest] = dataclasses.field(default_factory=list)
+    previewed: list[AskRequest] = dataclasses.field(default_factory=list)
+    names_the_block: bool = True
 
     def ask(self, request: AskRequest) -> str:
         self.asked.append(request)
@@ -56,7 +61,12 @@ class Line:
         return self.change(found) if isinstance(found, Answer) else found
 
     def preview(self, request: AskRequest) -> Preview:
-        return self.inner.preview(request)
+        self.previewed.append(request)
+        found = self.inner.preview(request)
+        return found if self.names_the_block else dataclasses.replace(found, block="")
+
+    def sites(self) -> tuple[str, ...]:
+        return self.inner.sites()
 
     def budget(self) -> BudgetReport:
         return self.inner.budget()
@@ -87,6 +97,25 @@ def test_a_training_is_charged_once_and_told_round_by_round(clinics: SimulatedFe
     assert len(set(map(str, document["plan_ids"]))) == 5  # type: ignore[arg-type]
     assert document["privacy"]["charged"]["epsilon"] == pytest.approx(1.0, rel=1e-3)  # type: ignore[index,call-overload]
     assert document["artifact"] is None
+
+
+def test_a_training_asks_who_takes_part_and_tries_nothing_but_its_first_round(clinics: SimulatedFederation) -> None:
+    client, line = over(clinics)
+    preview = client.preview_training(request(**SHORT))
+    assert [type(each.query) for each in line.previewed] == [Step]
+    assert preview.beginning.outline.sites == tuple(sorted(SIZES))
+    step = line.previewed[0].query
+    assert isinstance(step, Step)
+    scales = (step.training.stages[0].scale,)
+    plan = Plan(clinics.study.study_hash, step, Mechanism.DISCRETE_GAUSSIAN, scales, tuple(sorted(SIZES)))
+    assert preview.beginning.block == plan.block
+
+
+def test_a_coordinator_that_does_not_name_the_training_gets_one_sentence(clinics: SimulatedFederation) -> None:
+    client, line = over(clinics, names_the_block=False)
+    with pytest.raises(ProtocolViolation, match="runs an earlier version"):
+        client.train(request(**SHORT))
+    assert (line.asked, spent(clinics)) == ([], 0.0)
 
 
 def test_the_same_request_again_is_the_same_model_for_nothing(clinics: SimulatedFederation) -> None:

@@ -128,6 +128,7 @@ CONVERSATIONS: tuple[Conversation, ...] = (
         lambda message: _lone_page(pages.read_watched(message)),
     ),
     _word("preview", words.previews, analyst_service_pb2.PreviewReply, wire.PREVIEWED),
+    _word("sites", words.sites, analyst_service_pb2.SitesReply, wire.SITES),
     _word("budget", words.reports, analyst_service_pb2.BudgetReply, wire.REPORT),
     _word("study", words.columns, analyst_service_pb2.DescribeReply, wire.STUDY),
     _word("greeting", words.greetings, site_service_pb2.GreetReply, wire.GREETING),

@@ -118,7 +118,12 @@ def preview() -> answer_pb2.Preview:
         statistic=plan_pb2.STATISTIC_SUM, column="sbp", groups=1, standard_error=1.0, note="so many", share=1.0
     )
     return answer_pb2.Preview(
-        plan_id=HASH, unit=answer_pb2.UNIT_PATIENT, sites=["north"], expected=[expected], privacy=answer().privacy
+        plan_id=HASH,
+        unit=answer_pb2.UNIT_PATIENT,
+        sites=["north"],
+        expected=[expected],
+        privacy=answer().privacy,
+        block=HASH,
     )
 
 
@@ -166,6 +171,7 @@ SAMPLES: dict[str, Sample] = {
     "progress": (sound.progress(), words.PROGRESS.read),
     "page": (page(), pages.read_watched),
     "preview": (preview(), words.PREVIEW.read),
+    "sites": (analyst_service_pb2.SitesReply(sites=["north"]), words.SITES.read),
     "report": (report(), words.BUDGET.read),
     "study": (analyst_service_pb2.DescribeReply(study="name = 'trial'"), words.STUDY.read),
     "released": (sound.released(), submission),

@@ -277,6 +277,7 @@ previews = st.builds(
     st.lists(expected, max_size=4).map(tuple),
     statements,
     st.none() | excesses,
+    st.just("") | digests,
 )
 site_budgets = st.lists(
     st.builds(SiteBudget, names, losses, st.booleans()), max_size=4, unique_by=lambda site: site.name

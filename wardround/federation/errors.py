@@ -12,6 +12,11 @@ from typing import ClassVar
 
 from wardround.federation.plain_text import escaped
 
+EARLIER_VERSION = (
+    "The coordinator runs an earlier version of wardround that does not know this call; nothing was charged. "
+    "Ask the consortium to update it."
+)
+
 
 class FederationError(Exception):
     """The root: a stable `code`, one public sentence, and a private text that stays here."""

@@ -72,6 +72,10 @@ class DirectAnalystLink:
         """A dry run."""
         return self.coordinator.preview(self.analyst, request)
 
+    def sites(self) -> tuple[str, ...]:
+        """Who would be asked now."""
+        return self.coordinator.sites(self.analyst)
+
     def budget(self) -> BudgetReport:
         """The study's budget."""
         return self.coordinator.budget(self.analyst)

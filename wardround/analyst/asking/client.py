@@ -172,13 +172,13 @@ class Client:
 
     def _beginning(self, request: Request, *, nonce: str) -> Beginning:
         from wardround.analyst.asking.named_strategy import combine_named, require_combinable  # noqa: PLC0415
-        from wardround.analyst.learning.driver import participants, prepared  # noqa: PLC0415
+        from wardround.analyst.learning.driver import prepared  # noqa: PLC0415
         from wardround.analyst.learning.planner import outline  # noqa: PLC0415
         from wardround.analyst.learning.request import TrainingRequest, own_nonce, read_request  # noqa: PLC0415
 
         wanted = request if isinstance(request, TrainingRequest) else read_request(Path(request))
         combine = combine_named(wanted.strategy)
-        sites = participants(wanted, self.study, self._link)
+        sites = self._link.sites()
         exact = outline(wanted, self.study, sites=sites)
         require_combinable(wanted.strategy, sites=sites, weights=len(wanted.features) + 1)
         return prepared(exact, self.study, self._link, nonce=nonce or own_nonce(wanted.strategy), combine=combine)

@@ -19,7 +19,7 @@ from wardround.analyst.estimation.fitted import Metric
 from wardround.analyst.flower.grid import WardroundGrid, unread_text
 from wardround.analyst.flower.messages import APP_FAULTS, has_main, surroundings, weights_in
 from wardround.analyst.flower.private_rounds import PrivateRounds
-from wardround.analyst.learning.driver import TrainingRound, participants, prepared
+from wardround.analyst.learning.driver import TrainingRound, prepared
 from wardround.analyst.learning.model_card import privacy_of
 from wardround.analyst.learning.planner import outline
 from wardround.analyst.learning.predictor import Predictor
@@ -110,7 +110,7 @@ def grid_over(
         study, link = federation.study, federation.link
     else:
         study, link = federation.study(), federation
-    exact = outline(wanted, study, sites=participants(wanted, study, link))
+    exact = outline(wanted, study, sites=link.sites())
     beginning = prepared(exact, study, link, nonce=nonce, combine=None)
     return WardroundGrid(PrivateRounds(beginning, study, link, clock=clock, on_round=on_round))
 

@@ -15,17 +15,13 @@ from wardround.analyst.asking.ask import Waiting
 from wardround.analyst.estimation.fitted import Combine, Fitted
 from wardround.analyst.learning.fitting import begin
 from wardround.analyst.learning.planner import Outline, learns
-from wardround.analyst.learning.request import TrainingRequest
 from wardround.analyst.learning.round_sums import SiteScreening, sums_of
 from wardround.analyst.link.link import AnalystLink
-from wardround.federation.errors import QueryMistaken, TooFewSites, Unavailable
+from wardround.federation.errors import EARLIER_VERSION, ProtocolViolation, QueryMistaken, TooFewSites, Unavailable
 from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import StageKind, Step
-from wardround.federation.plan.plan import Plan, block_of
 from wardround.federation.question.answer import Answer, AskRequest, Preview, Remaining
-from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study import Study
-from wardround.privacy.noise.distribution import Mechanism
 
 _NONCE = re.compile(r"[0-9a-f]{0,64}")
 _TITLES = {
@@ -57,7 +53,11 @@ class Beginning:
     nonce: str
     combine: Combine | None
     preview: Preview
-    block: str
+
+    @property
+    def block(self) -> str:
+        """What all rounds of the training have in common; the name of its model."""
+        return self.preview.block
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,6 @@ class Trained:
     learning_rounds: int
 
 
-def participants(request: TrainingRequest, study: Study, link: AnalystLink) -> tuple[str, ...]:
-    """The sites that would be asked now, as a coordinator tells them with any dry run."""
-    table = study.table(request.table)
-    count = Query(table.name, (Aggregate(Statistic.COUNT, table.unit_key),))
-    return link.preview(AskRequest(count)).sites
-
-
 def prepared(outline: Outline, study: Study, link: AnalystLink, *, nonce: str, combine: Combine | None) -> Beginning:
     """The training as it stands; nothing is asked of a site and nothing is spent."""
     if not _NONCE.fullmatch(nonce):
@@ -86,9 +79,9 @@ def prepared(outline: Outline, study: Study, link: AnalystLink, *, nonce: str, c
     if step is None:
         raise QueryMistaken("there is nothing to train.")
     preview = link.preview(AskRequest(step, nonce=nonce))
-    scales = (step.training.stages[step.stage].scale,)
-    plan = Plan(study.study_hash, step, Mechanism.DISCRETE_GAUSSIAN, scales, tuple(sorted(preview.sites)), nonce)
-    return Beginning(outline, nonce, combine, preview, block_of(plan))
+    if not preview.block:
+        raise ProtocolViolation(EARLIER_VERSION)
+    return Beginning(outline, nonce, combine, preview)
 
 
 def drive(

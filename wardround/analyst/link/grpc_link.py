@@ -49,6 +49,10 @@ class GrpcAnalystLink:
         """What the question would cost."""
         return self._call(lambda: self._calls.preview(request))
 
+    def sites(self) -> tuple[str, ...]:
+        """The sites that would be asked now."""
+        return self._call(self._calls.sites)
+
     def budget(self) -> BudgetReport:
         """The study's budget."""
         return self._call(self._calls.budget)

@@ -20,6 +20,9 @@ class AnalystLink(Protocol):
     def preview(self, request: AskRequest) -> Preview:
         """What the question would cost; nothing is spent."""
 
+    def sites(self) -> tuple[str, ...]:
+        """The sites that would be asked now."""
+
     def budget(self) -> BudgetReport:
         """The study's budget."""
 

@@ -149,11 +149,6 @@ class Planned(Generic[_Form_co]):
     charge: Charge
 
 
-def block_of(plan: Plan) -> str:
-    """What the rounds of one training have in common; empty for a question."""
-    return plan.block
-
-
 def form_of(plan: Plan, study: Study) -> Shape | StepForm:
     """The form of this plan's answer, of a question or of a step; `PlanRefused` when it does not fit the study."""
     return _step_form_of(plan, study) if isinstance(plan.query, Step) else shape_of(plan, study)
@@ -278,7 +273,7 @@ def folds_of(training: Training, inputs: int) -> tuple[tuple[StageFact, ...], tu
 
 def _block_charge(plan: Plan, form: StepForm) -> Charge:
     """The whole training, whichever of its rounds is asked first."""
-    training, block, place = form.step.training, block_of(plan), form.step.place
+    training, block, place = form.step.training, plan.block, form.step.place
     learnt, tried = folds_of(training, len(form.inputs))
     whole = BlockFact(block, place, training.rounds, form.dimension, learnt, tried, training.slack)
     return Charge(plan.plan_id, (whole,), block, place, form.dimension)

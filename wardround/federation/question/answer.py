@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter, itemgetter
@@ -14,6 +15,7 @@ from wardround.federation.limits import (
     Below,
     Distinct,
     Finite,
+    Form,
     Many,
     Member,
     Names,
@@ -209,7 +211,8 @@ class Excess:
 class Preview:
     """A dry run: what would be charged and how good the answer would be. Nothing was spent.
 
-    `excess` is there when the budget would refuse the question as things stand.
+    `excess` is there when the budget would refuse the question as things stand, `block` for a step: what all rounds of
+    its training have in common.
     """
 
     plan_id: PlanId
@@ -219,6 +222,7 @@ class Preview:
     expected: Annotated[tuple[ExpectedError, ...], Many("a preview has too many parts.", MAX_AGGREGATES)]
     privacy: Annotated[PrivacyStatement, Needed("a preview does not say what it would cost.")]
     excess: Excess | None = None
+    block: Annotated[str, Form("a training's block is not a hash.", re.compile(r"(?:[0-9a-f]{64})?"))] = ""
 
 
 @dataclass(frozen=True, slots=True)
