@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-large test-readers test-mutants check protos bench lock clean
+.PHONY: help setup demo test test-all test-large test-readers test-mutants check mirrors protos bench lock clean
 
 BIN := .venv/bin
 # Test processes in parallel. Tests marked `serial` measure time or kill processes: they run alone, afterwards.
@@ -48,6 +48,10 @@ check: setup  ## style, types, layers and generated code, in under a minute
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m protos.generate --check
 	@$(BIN)/pytest -q tests/architecture
+
+mirrors: setup  ## print how the source is laid out, and what one question meets on its way; judges nothing
+	@$(BIN)/python -m tools.house
+	@$(BIN)/python -m tools.trace
 
 protos: setup  ## generate the committed wire code from the .proto files
 	@$(BIN)/python -m protos.generate
