@@ -3,6 +3,7 @@
 Hashes and signatures are taken over this encoding, so two words that differ in anything that matters
 must differ here, and two equal words must not. It is JSON with sorted keys, no spaces, and no floats:
 a float is written as its exact hexadecimal form, a fraction as numerator and denominator.
+It is what a ledger stores, too; `wardround.federation.canonical_reader` reads it.
 
 A hash that somebody signed must outlive new versions. A field that a word gained afterwards is marked `LATER`
 and left out while it has its default, so that everything that says nothing about it keeps its bytes.
@@ -37,6 +38,16 @@ def digest(word: object) -> str:
     return hashlib.sha256(encode(word)).hexdigest()
 
 
+def name_of(kind: type) -> str:
+    """What a word of this kind is called in its own bytes."""
+    return kind.__name__
+
+
+def is_later(field: dataclasses.Field[object]) -> bool:
+    """Whether a word gained this field after it was first signed."""
+    return bool(field.metadata.get("later"))
+
+
 def _plain(word: object) -> _Json:
     match word:
         case None | bool():
@@ -64,11 +75,11 @@ def _plain(word: object) -> _Json:
     if dataclasses.is_dataclass(word) and not isinstance(word, type):
         shown = [f for f in dataclasses.fields(word) if not _silent(f, getattr(word, f.name))]
         fields: dict[str, _Json] = {f.name: _plain(getattr(word, f.name)) for f in shown}
-        return {"word": type(word).__name__, "fields": fields}
+        return {"word": name_of(type(word)), "fields": fields}
     msg = f"a {type(word).__name__} has no canonical form"
     raise TypeError(msg)
 
 
 def _silent(field: dataclasses.Field[object], value: object) -> bool:
     """Whether a later field says nothing; the type is compared too, as False equals 0."""
-    return bool(field.metadata.get("later")) and type(value) is type(field.default) and value == field.default
+    return is_later(field) and type(value) is type(field.default) and value == field.default
