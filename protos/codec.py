@@ -11,8 +11,8 @@ The peer may send anything, so whatever is read is asked for its fault, a list b
 `TypeError` when the program starts, so that no check can be forgotten: a field that a peer can fill and that names no
 limit, or one that nobody would ask; a field of a message that no word has; a field whose type is not the message's.
 
-What is written is not asked, since the other side will do that. `Record.checked` is for what a person wrote: a question
-that cannot travel is that person's mistake, said before anything is sent.
+What is written is not asked, since the other side will do that. `Record.sendable` and `readable` are for what a person
+wrote: a question that cannot travel is that person's mistake, said before anything is sent.
 """
 
 from __future__ import annotations
@@ -115,12 +115,8 @@ class Record(Generic[_W, _M]):
             refuse(self.rule(word))
         return word
 
-    def checked(self, word: _W) -> _M:
-        """What a person wrote, as a message; `QueryMistaken` when the other side would not read it."""
-        return self.readable(self.sendable(word))
-
     def readable(self, message: _M) -> _M:
-        """The same message, once it was read as the other side will."""
+        """The same message, once it was read as the other side will; `QueryMistaken` when it would not."""
         try:
             # Read back, so that the bounds of both directions are one set and cannot drift apart.
             self.read(message)
@@ -139,7 +135,7 @@ class Record(Generic[_W, _M]):
             raise QueryMistaken("a number or a name is outside what can be sent.") from None
 
     def encode(self, word: _W) -> bytes:
-        """The word as bytes, for a store."""
+        """The word as bytes."""
         return self.write(word).SerializeToString(deterministic=True)
 
     def decode(self, content: bytes) -> _W:

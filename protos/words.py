@@ -165,12 +165,3 @@ def read_question(message: answer.Question) -> AskRequest:
     """The question in a message."""
     refuse("a question is too large." if message.ByteSize() > MAX_QUESTION_BYTES else None)
     return QUESTION.read(message)
-
-
-def encode_plan(asked: Plan) -> bytes:
-    """A plan as bytes, for a store; `QueryMistaken` when what it asks could not be read again."""
-    if isinstance(asked.query, Query):
-        QUERY.checked(asked.query)
-    else:
-        STEP.checked(asked.query)
-    return PLAN.encode(asked)

@@ -16,10 +16,11 @@ from coordinator.rounds.coordinator import Coordinator
 from coordinator.serving.analyst_service import AnalystService
 from coordinator.serving.enrolment_service import EnrolmentService
 from coordinator.serving.site_service import SiteService
-from coordinator.store.ledger import begin_ledger, open_ledger
+from coordinator.store.ledger import Ledger, begin_ledger, open_ledger
 from protos._generated.analyst_service_pb2_grpc import add_AnalystServiceServicer_to_server
 from protos._generated.enrolment_service_pb2_grpc import add_EnrolmentServiceServicer_to_server
 from protos._generated.site_service_pb2_grpc import add_SiteServiceServicer_to_server
+from protos.earlier_folders import stored_plan
 from protos.pieces import PieceStore
 from protos.serving import Serving, waiting_room_for
 from protos.serving import serve as listen
@@ -43,6 +44,13 @@ def initialise(path: Path, *, study_text: str, configuration_text: str | None, n
     return study
 
 
+def served_ledger(folder: CoordinatorFolder) -> Ledger:
+    """The ledger of this folder, for the process that serves it; what an earlier version left is rewritten first."""
+    ledger = open_ledger(folder.path, study=folder.study(), identity=folder.identity())
+    ledger.rounds.rewrite_messages(stored_plan)
+    return ledger
+
+
 def serve(path: Path, *, announce: Callable[[str], None]) -> None:
     """Serve until a signal, or until an invariant breaks; then stop and let the disk decide."""
     folder = open_folder(path)
@@ -60,7 +68,7 @@ class _Process:
         self._authority = folder.authority()
         self._stopping = threading.Event()
         self._broken: list[InvariantBroken] = []
-        self._coordinator = Coordinator(open_ledger(folder.path, study=folder.study(), identity=folder.identity()))
+        self._coordinator = Coordinator(served_ledger(folder))
 
     def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

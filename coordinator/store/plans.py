@@ -1,4 +1,7 @@
-"""A plan as the ledger keeps it, so that a restart hands out exactly what was reserved."""
+"""A plan as the ledger keeps it, so that a restart hands out exactly what was reserved.
+
+The bytes are the plan's canonical ones: its id is their hash.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,39 @@ import sqlite3
 import threading
 from functools import lru_cache
 
-from protos import words
-from wardround.federation.errors import LedgerCorrupt, MalformedMessage
+from wardround.federation.canonical_reader import decode
+from wardround.federation.errors import LedgerCorrupt, MalformedMessage, QueryMistaken
 from wardround.federation.plan.plan import Plan
 
 _REMEMBERED = 32
 
 
 def encode_plan(plan: Plan) -> bytes:
-    """The plan's bytes for the ledger."""
-    return words.encode_plan(plan)
+    """The plan's bytes for the ledger; `QueryMistaken` when what it asks could not be read again."""
+    try:
+        _read(plan.encoding)
+    except MalformedMessage as malformed:
+        raise QueryMistaken(malformed.message) from None
+    return plan.encoding
 
 
-# A plan is read once for each of its sites, and again for each of their answers.
-@lru_cache(maxsize=_REMEMBERED)
 def decode_plan(stored: bytes, *, plan_id: str) -> Plan:
     """The plan in these bytes; `LedgerCorrupt` unless it is the one that was reserved under `plan_id`."""
     try:
-        plan = words.PLAN.decode(stored)
+        plan = _read(stored)
     except MalformedMessage:
         raise LedgerCorrupt(private="a stored plan cannot be read") from None
     if plan.plan_id != plan_id:
         raise LedgerCorrupt(private="a stored plan is not the one that was reserved")
+    return plan
+
+
+# A plan is read when it is stored, once for each of its sites, and again for each of their answers.
+@lru_cache(maxsize=_REMEMBERED)
+def _read(stored: bytes) -> Plan:
+    plan = decode(Plan, stored)
+    # What was just compared need not be written again.
+    vars(plan)["encoding"] = stored
     return plan
 
 

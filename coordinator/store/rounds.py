@@ -18,10 +18,17 @@ from coordinator.store.trainings import Begun, Due, TrainingStore
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.entry_body import Body, cost_body, facts_body
+from wardround.federation.ledger.rewriting import Column, Read, rewrite
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.plan.plan import Charge, Plan
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
+
+_PLANS = Column(
+    others="SELECT plan_id FROM rounds WHERE substr(plan, 1, 1) <> ?",
+    stored="SELECT plan FROM rounds WHERE plan_id = ?",
+    replace="UPDATE rounds SET plan = ? WHERE plan_id = ?",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,10 @@ class RoundStore:
         self._identity = identity
         self._trainings = trainings
         self._plans = ReservedPlans()
+
+    def rewrite_messages(self, read: Read) -> None:
+        """Bring plans that an earlier version stored as messages into canonical form; `read` reads one."""
+        rewrite(self._database, _PLANS, read)
 
     def question(self, plan_id: str) -> Question | None:
         """The question under this plan id, if it was ever reserved."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from wardround.federation.ledger import accounts, chain
 
+# A file is known by this very text, comments too, so it stays: what it calls a plan's message is canonical bytes now.
 _OWN = """
 CREATE TABLE sites (
     name            TEXT PRIMARY KEY,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from protos.earlier_folders import stored_task
 from site_agent.answering.pipeline import Pipeline
 from site_agent.serving.agent import Agent
 from site_agent.serving.folder import SiteFolder, open_folder
@@ -35,7 +36,8 @@ def open_ledger(path: Path) -> Iterator[SiteLedger]:
 
 
 def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agent:
-    """The agent of this folder over gRPC."""
+    """The agent of this folder over gRPC; what an earlier version left in its ledger is rewritten first."""
+    ledger.rewrite_messages(stored_task)
     configuration, study = folder.configuration(), folder.study()
     ledger.set_cap(configuration.policy.cap)
     within, text = spending(ledger.spent(), configuration.policy.cap)

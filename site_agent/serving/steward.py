@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from protos.earlier_folders import stored_task
 from site_agent.answering.pipeline import request_text
 from site_agent.answering.policy import Policy
 from site_agent.serving.folder import open_folder
@@ -62,6 +63,7 @@ def askings(path: Path) -> list[Asking]:
     folder = open_folder(path)
     study, policy = folder.study(), folder.configuration().policy
     with open_ledger(path) as ledger:
+        ledger.rewrite_messages(stored_task)
         return [_asking(request, study, policy) for request in ledger.requests()]
 
 

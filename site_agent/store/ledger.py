@@ -34,6 +34,7 @@ from wardround.federation.errors import (
 from wardround.federation.forms.release import Release
 from wardround.federation.ledger import accounts, chain, site_tables
 from wardround.federation.ledger.entry_body import cap_body, cap_in, decode_body, text_in
+from wardround.federation.ledger.rewriting import Read, rewrite
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Keeping, lost
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Declined, Released, SignedTask
@@ -254,6 +255,10 @@ class SiteLedger:
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
             return requests.hold(connection, signed, summary=summary, asked_on=asked_on)
+
+    def rewrite_messages(self, read: Read) -> None:
+        """Bring requests that an earlier version stored as messages into canonical form; `read` reads one."""
+        rewrite(self._database, requests.TASKS, read)
 
     def requests(self) -> list[Request]:
         """Every plan that ever waited for a steward, oldest first."""

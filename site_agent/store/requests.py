@@ -9,13 +9,20 @@ import sqlite3
 from dataclasses import dataclass
 from enum import StrEnum
 
-from protos.words import TASK
+from wardround.federation import canonical
+from wardround.federation.canonical_reader import decode
 from wardround.federation.errors import Mistaken
+from wardround.federation.ledger.rewriting import Column
 from wardround.federation.plan.task import SignedTask
 
 DENIED = "ApprovalDenied"
 """The code of the refusal that a steward's `deny` becomes."""
 
+TASKS = Column(
+    others="SELECT plan_id FROM requests WHERE substr(task, 1, 1) <> ?",
+    stored="SELECT task FROM requests WHERE plan_id = ?",
+    replace="UPDATE requests SET task = ? WHERE plan_id = ?",
+)
 _SELECT = "SELECT plan_id, summary, state, asked_on, task FROM requests"
 
 
@@ -39,7 +46,7 @@ class Request:
 
     def signed(self) -> SignedTask:
         """The task that would run; `MalformedMessage` where only an older version admitted it."""
-        return TASK.decode(self.task)
+        return decode(SignedTask, self.task)
 
 
 def hold(connection: sqlite3.Connection, signed: SignedTask, *, summary: str, asked_on: str) -> RequestState:
@@ -50,7 +57,7 @@ def hold(connection: sqlite3.Connection, signed: SignedTask, *, summary: str, as
         INSERT INTO requests (plan_id, task, summary, state, asked_on) VALUES (?, ?, ?, 'pending', ?)
         ON CONFLICT (plan_id) DO UPDATE SET task = excluded.task
         """,
-        (plan_id, TASK.encode(signed), summary, asked_on),
+        (plan_id, canonical.encode(signed), summary, asked_on),
     )
     row = connection.execute("SELECT state FROM requests WHERE plan_id = ?", (plan_id,)).fetchone()
     return RequestState(row[0])

@@ -270,7 +270,7 @@ def drivers(module: Module) -> list[str]:
 
 
 def storage_rooms(module: Module) -> list[str]:
-    """Outside a role's storage room nothing speaks SQL, and inside it nothing knows who decides."""
+    """Outside a role's storage room nothing speaks SQL; inside it nothing knows who decides, or the wire."""
     role = module.name.partition(".")[0]
     if (store := STORES.get(role)) is None:
         return []
@@ -279,7 +279,7 @@ def storage_rooms(module: Module) -> list[str]:
         return [
             f"{module.name}:{line} {name}"
             for line, name in imported(tree)
-            if within(name, role) and not within(name, store)
+            if (within(name, role) and not within(name, store)) or within(name, "protos")
         ]
     shared = [f"wardround.federation.ledger.{name}" for name in STORE_INSIDE]
     found = [(line, name) for line, name in imported(tree) if any(within(name, each) for each in shared)]

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from coordinator.members.folder import open_folder as open_coordinator
 from coordinator.rounds.coordinator import Coordinator
-from coordinator.store.ledger import open_ledger
+from coordinator.serving.serve import served_ledger
+from protos.earlier_folders import stored_task
 from site_agent.answering.pipeline import Pipeline
 from site_agent.serving.agent import Agent
 from site_agent.serving.folder import open_folder as open_site
@@ -54,8 +55,7 @@ class Reopened:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        place = open_coordinator(folder / "consortium")
-        ledger = open_ledger(place.path, study=place.study(), identity=place.identity())
+        ledger = served_ledger(open_coordinator(folder / "consortium"))
         self.coordinator = Coordinator(ledger, clock=PumpedClock(self._turn), rounds=DrivenRounds())
         self.agents = {name: self._agent(name) for name in ROLES[1:]}
         self.client = Client(DirectAnalystLink(self.coordinator, ANALYST))
@@ -64,6 +64,7 @@ class Reopened:
         place = open_site(self.folder / name)
         configuration, study = place.configuration(), place.study()
         ledger = SiteLedger(place.ledger, identity=place.identity())
+        ledger.rewrite_messages(stored_task)
         ledger.set_cap(configuration.policy.cap)
         pipeline = Pipeline(
             configuration.name,

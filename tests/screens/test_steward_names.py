@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from protos.words import TASK
 from site_agent.store.requests import RequestState
 from tests.cli.calling import call
 from tests.screens.hostile_words import FORGED_LINE, HOSTILE, Hospital, asked, plan_of
+from wardround.federation import canonical
 from wardround.federation.plain_text import is_plain
 
 PENDING, APPROVED, DENIED = RequestState
@@ -52,7 +52,7 @@ def test_what_is_no_plan_id_means_nothing(hospital: Hospital, name: str) -> None
 
 def test_a_name_of_several_requests_or_of_none_means_nothing(hospital: Hospital) -> None:
     # Who asks can try nonces until two plans begin alike; here the second one is written down by hand.
-    task, beginning = TASK.encode(hospital.task(plan_of(asked("b")))), plan_id(hospital)[:12]
+    task, beginning = canonical.encode(hospital.task(plan_of(asked("b")))), plan_id(hospital)[:12]
     with hospital.ledger._database.transaction() as connection:
         connection.execute(
             "INSERT INTO requests (plan_id, task, summary, state, asked_on) VALUES (?, ?, '', 'approved', '')",

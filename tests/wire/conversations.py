@@ -73,7 +73,7 @@ CONVERSATIONS: tuple[Conversation, ...] = (
     _word("query", words.queries, plan_pb2.Query, wire.QUERY),
     _word("step", words.steps, plan_pb2.Step, wire.STEP),
     _word("head", words.heads, plan_pb2.Head, wire.HEAD),
-    Conversation("plan", words.plans, wire.encode_plan, wire.PLAN.decode),
+    Conversation("plan", words.plans, wire.PLAN.encode, wire.PLAN.decode),
     Conversation("task", words.tasks, wire.TASK.encode, wire.TASK.decode),
     _word("entry", words.entries, release_pb2.Entry, wire.ENTRY),
     _pair(

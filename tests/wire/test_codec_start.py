@@ -219,8 +219,8 @@ def test_what_a_person_wrote_is_read_back_before_it_is_sent() -> None:
         digest: Name
 
     named = Codec({}).record(Named, plan_pb2.Head)
-    assert named.checked(Named(1, "north")) == plan_pb2.Head(sequence=1, digest="north")
+    assert named.readable(named.sendable(Named(1, "north"))) == plan_pb2.Head(sequence=1, digest="north")
     with pytest.raises(QueryMistaken, match=r"^a name is not a name\.$"):
-        named.checked(Named(1, "../north"))
+        named.readable(named.sendable(Named(1, "../north")))
     with pytest.raises(QueryMistaken, match="outside what can be sent"):
-        named.checked(Named(-1, "north"))
+        named.readable(named.sendable(Named(-1, "north")))

@@ -14,7 +14,7 @@ from protos.calls import AnalystCalls
 from protos.channel_limits import MAX_MESSAGE_BYTES
 from protos.channels import channel
 from protos.pages import PAGE_BYTES, read_watched, write_watched
-from protos.words import MAX_QUESTION_BYTES, PLAN, TASK, encode_plan, read_question, write_question
+from protos.words import MAX_QUESTION_BYTES, PLAN, TASK, read_question, write_question
 from protos.words import STEP as STEPS
 from tests.wire import words
 from tests.wire.loopback_service import HASH, AnalystDesk, analysts, listening
@@ -64,7 +64,7 @@ def test_the_plan_of_a_question_keeps_its_id_and_its_bytes() -> None:
     assert plan.plan_id == "86f0723b3a9c301ba397fe282214b0d606faea729308f3ce0c5ab8fa0134cf0a"
     rest = "18012204812080402a056e6f7274682a05736f75746832036e2d313807"
     stored = bytes.fromhex(f"0a40{HASH.encode().hex()}1254{QUERY_BYTES}{rest}")
-    assert encode_plan(plan) == stored
+    assert PLAN.encode(plan) == stored
     assert PLAN.decode(stored) == plan
 
 
@@ -80,9 +80,9 @@ def test_a_question_keeps_its_bytes() -> None:
 @given(words.steps)
 @settings(max_examples=50)
 def test_a_step_has_the_same_digest_on_both_sides(step: Step) -> None:
-    back = STEPS.read(STEPS.checked(step))
+    back = STEPS.read(STEPS.readable(STEPS.sendable(step)))
     assert canonical.encode(back) == canonical.encode(step)
-    assert PLAN.decode(encode_plan(plan_of(step))).plan_id == plan_of(step).plan_id
+    assert PLAN.decode(PLAN.encode(plan_of(step))).plan_id == plan_of(step).plan_id
 
 
 def test_the_largest_model_fits_into_a_task_of_the_most_sites() -> None:
@@ -158,7 +158,7 @@ def test_a_step_is_not_given_a_sharpness_of_its_own() -> None:
 
 
 def step() -> plan_pb2.Step:
-    return STEPS.checked(with_cohort(IsNull("age")))
+    return STEPS.readable(STEPS.sendable(with_cohort(IsNull("age"))))
 
 
 def plan() -> plan_pb2.Plan:

@@ -267,7 +267,7 @@ def test_what_was_let_in_before_is_still_read() -> None:
     stored = plan(query=query())
     stored.query.cohort.CopyFrom(expression("E\x1b[2J\u202e11\n"))
     again = words.PLAN.decode(stored.SerializeToString(deterministic=True))
-    assert words.encode_plan(again) == stored.SerializeToString(deterministic=True)
+    assert words.PLAN.encode(again) == stored.SerializeToString(deterministic=True)
     whole = answer()
     whole.estimates[0].term = whole.estimates[0].group[0].value.text = "E\x1b[2J\u202e11\n"
     assert words.ANSWER.read(whole).estimates[0].term == "E\x1b[2J\u202e11\n"

@@ -1,0 +1,145 @@
+"""What earlier versions stored as messages is in canonical form once a folder is served, and all else as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from protos.words import PLAN, TASK
+from site_agent.serving.folder import open_folder
+from site_agent.serving.serve import make_agent, open_ledger
+from tests.cli.calling import call
+from tests.recorded import recording
+from tests.recorded.kept_folders import ROLES, names, unpacked
+from tests.recorded.rewriting_process import rewritten
+from wardround.federation.canonical_reader import decode
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE
+from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import SignedTask
+from wardround.privacy.mechanisms.randomness import SecureChance
+
+Tables = dict[str, list[tuple[object, ...]]]
+OLD = [name for name in names() if name in ("unreleased-1", "unreleased-2")]
+WAITED = "three"
+
+
+def words(folder: Path) -> dict[str, bytes]:
+    """The stored plans of a coordinator, or tasks of a site, by their plan."""
+    with contextlib.closing(sqlite3.connect(folder / LEDGER_FILE)) as ledger:
+        table = "rounds" if (folder / "coordinator.toml").exists() else "requests"
+        column = {"rounds": "plan", "requests": "task"}[table]
+        return dict(ledger.execute(f"SELECT plan_id, {column} FROM {table}"))
+
+
+def all_else(folder: Path) -> Tables:
+    """Every row of every table, without those words; the chain, the releases and the answers among them."""
+    with contextlib.closing(sqlite3.connect(folder / LEDGER_FILE)) as ledger:
+        tables = [name for (name,) in ledger.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        found: Tables = {}
+        for table in tables:
+            columns = [
+                row[1] for row in ledger.execute(f"PRAGMA table_info({table})") if row[1] not in ("plan", "task")
+            ]
+            found[table] = ledger.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1, 2").fetchall()
+    assert {"entries", "accounts"} <= found.keys()
+    return found
+
+
+def read(folder: Path, content: bytes) -> Plan | SignedTask:
+    return decode(Plan if (folder / "coordinator.toml").exists() else SignedTask, content)
+
+
+def meant(folder: Path, message: bytes) -> Plan | SignedTask:
+    return PLAN.decode(message) if (folder / "coordinator.toml").exists() else TASK.decode(message)
+
+
+def plan_id(word: Plan | SignedTask) -> str:
+    return word.plan_id if isinstance(word, Plan) else word.task.plan.plan_id
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_words_are_rewritten_and_nothing_else_changes(name: str, tmp_path: Path) -> None:
+    place = unpacked(name, tmp_path)
+    for role in ROLES:
+        folder = place / role
+        before, rest = words(folder), all_else(folder)
+        assert (len(before) > 3) is (role in ("consortium", WAITED))
+        rewritten(folder)
+        after = words(folder)
+        assert {key: read(folder, content) for key, content in after.items()} == {
+            key: meant(folder, message) for key, message in before.items()
+        }
+        assert all(plan_id(read(folder, content)) == key for key, content in after.items())
+        assert all_else(folder) == rest
+        assert verify(folder).problems == ()
+        rewritten(folder)
+        assert words(folder) == after
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_who_only_looks_changes_nothing(name: str, tmp_path: Path) -> None:
+    place = unpacked(name, tmp_path)
+    before = {role: (place / role / LEDGER_FILE).read_bytes() for role in ROLES}
+    for role in ROLES:
+        assert call("ledger", "verify", place / role).code == 0
+    for role in ROLES[1:]:
+        findings = call("site", "check", place / role, "--json").document()["findings"]
+        (ledger,) = [finding for finding in findings if finding["subject"] == "ledger"]
+        # The first hospital's was restored from a copy.
+        assert ledger["ok"] is (role != "one"), ledger
+        assert call("site", "history", place / role).code == 0
+    assert {role: (place / role / LEDGER_FILE).read_bytes() for role in ROLES} == before
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_a_steward_sees_what_waited_before_the_agent_is_started_again(name: str, tmp_path: Path) -> None:
+    folder = unpacked(name, tmp_path) / WAITED
+    found = call("site", "requests", folder, "--json")
+    assert [found.code, found.document()] == recording.read(f"folders-{name}")[f"{WAITED}: requests"]
+    assert all(plan_id(read(folder, content)) == key for key, content in words(folder).items())
+
+
+def test_an_agent_is_made_over_rewritten_requests(tmp_path: Path) -> None:
+    folder = unpacked(OLD[0], tmp_path) / WAITED
+    with open_ledger(folder) as ledger:
+        agent = make_agent(open_folder(folder), ledger, noise=SecureChance())
+        agent.link.close()
+    assert all(plan_id(read(folder, content)) == key for key, content in words(folder).items())
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("role", ["consortium", WAITED])
+@pytest.mark.parametrize("name", OLD)
+def test_a_death_before_any_statement_loses_nothing(name: str, role: str, tmp_path: Path) -> None:
+    folder = unpacked(name, tmp_path / "kept") / role
+    (tmp_path / "dying").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.recorded.rewriting_process", str(folder), str(tmp_path / "dying")],
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    deaths, before, rest = int(done.stdout), words(folder), all_else(folder)
+    assert deaths > 2 * len(before)
+    rewritten(folder)
+    whole = words(folder)
+    seen = []
+    for number in range(1, deaths + 2):
+        died = tmp_path / "dying" / str(number)
+        # SQLite first takes back what the dead process had not finished.
+        found = words(died)
+        assert found in (before, whole), "all of it is rewritten, or nothing"
+        seen.append(found == whole)
+        rewritten(died)
+        assert words(died) == whole
+        assert all_else(died) == rest
+        assert verify(died).problems == ()
+    assert sorted(seen) == seen
+    assert seen[0] is False
+    assert seen[-1] is True
