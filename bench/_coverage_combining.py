@@ -17,14 +17,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.combining import Noise, NoiseSetting, combine, noise_of
-from coordinator.combining.keys import shown_keys
-from coordinator.combining.means import two_sided
+from coordinator.combining import combine
+from coordinator.combining.released_answer import combine_releases
 from tests.statistics.cohorts import Aggregate, Experiment, Statistic
 from wardround.analyst.asking import quantile_search as search
 from wardround.analyst.asking.multi_round import round_epsilon
 from wardround.federation.forms.release import Release
+from wardround.federation.forms.totals import Noise, NoiseSetting, noise_of
 from wardround.federation.question.answer import Estimate
+from wardround.federation.statistics.mean import two_sided
 
 SETTING = NoiseSetting()
 Shown = dict[str, NDArray[np.float64]]
@@ -86,7 +87,7 @@ class Keyed:
                 names = sorted(counts)
                 values = np.array([counts[name] for name in names], dtype=np.int64)
                 releases.append(Release(asked.plan.plan_id, f"s{site}", "2026-01-01", values, tuple(names)))
-            for estimate in shown_keys(asked.plan, asked.form, releases, setting=SETTING):
+            for estimate in combine_releases(asked.plan, asked.form, releases, setting=SETTING, patients={}):
                 yield str(estimate.group[0][1]), repeat, estimate.interval
 
 

@@ -25,11 +25,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from coordinator.combining.noise import NORMAL, Noise
-from coordinator.combining.quantiles import coded, consistent, level_variance
-from coordinator.combining.tables import chi_square_tail, independence, p_value
+from wardround.federation.forms.totals import NORMAL, Noise
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.statistics.crosstab import chi_square_tail, independence, p_value
+from wardround.federation.statistics.quantile import coded, consistent, level_variance
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.noise.distribution import Mechanism

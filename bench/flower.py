@@ -40,9 +40,9 @@ from wardround.analyst.flower.grid import WardroundGrid
 from wardround.analyst.flower.run_app import grid_over
 from wardround.analyst.learning.request import TrainingRequest
 from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
 from wardround.federation.models.training import ModelKind
-from wardround.federation.plan.layout import Shape
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite

@@ -16,8 +16,8 @@ from coordinator.store.rounds import Outcome, Question
 from coordinator.store.submissions import AcceptingTask
 from coordinator.store.trainings import Begun, Due
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PlanRefused, QueryMistaken, TooFewSites
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Charge, Plan, Planned
 from wardround.federation.question.answer import Excess, Loss, Remaining, SiteState
 from wardround.federation.study.study import Study

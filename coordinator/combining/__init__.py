@@ -7,21 +7,17 @@ sample of patients; all others are about these patients and the noise alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from coordinator.combining import histograms, means, products, quantiles, regressions, spread, survival, tables, totals
-from coordinator.combining.noise import CONFIDENCE, Noise, NoiseSetting, noise_of
-from coordinator.combining.total import Total
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.plan.layout import PartKind, Shape
+from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.totals import NoiseSetting, Total, noise_of
 from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Estimate
-from wardround.federation.question.query import Statistic
+from wardround.federation.statistics import own_definition
 from wardround.privacy.noise.vectors import IntVector
-
-__all__ = ["CONFIDENCE", "Noise", "NoiseSetting", "Total", "added", "combine", "estimates_of", "exact_sums", "noise_of"]
 
 _LARGEST = 2**63 - 1
 
@@ -37,37 +33,13 @@ def combine(plan: Plan, form: Shape, releases: Sequence[IntVector], *, setting: 
         noise = noise_of(law, noises=setting.noises(sites=len(releases)))
         numbers = sums[start : start + part.dimension]
         start += part.dimension
-        estimates = list(estimates_of(Total(form, part, numbers, noise, plan.plan_id)))
+        total = Total(form, part, numbers, noise, plan.plan_id)
+        estimates = list(own_definition(part).estimates(total))
         # A part gives each of its aggregates equally many.
         each = len(estimates) // len(part.aggregates)
-        for place, aggregate in enumerate(part.aggregates):
-            found[form.query.aggregates.index(aggregate)] = estimates[place * each : (place + 1) * each]
+        for number, place in enumerate(total.places):
+            found[place] = estimates[number * each : (number + 1) * each]
     return tuple(estimate for place in sorted(found) for estimate in found[place])
-
-
-def estimates_of(total: Total) -> Iterable[Estimate]:
-    """What one part says: aggregate by aggregate, group by group, term by term."""
-    match total.part.aggregates[0].statistic:
-        case Statistic.COUNT | Statistic.SUM | Statistic.KEYS:
-            return totals.estimates(total)
-        case Statistic.MEAN | Statistic.VARIANCE | Statistic.STD:
-            return means.estimates(total) if total.part.kind is PartKind.MEAN else spread.estimates(total)
-        case Statistic.HISTOGRAM:
-            return histograms.estimates(total)
-        case Statistic.BELOW:
-            return means.shares(total)
-        case Statistic.QUANTILE:
-            return quantiles.estimates(total)
-        case Statistic.CHI_SQUARE:
-            return tables.estimates(total)
-        case Statistic.CHOICE:
-            return tables.choices(total)
-        case Statistic.CORRELATION:
-            return products.correlations(total)
-        case Statistic.REGRESSION:
-            return regressions.estimates(total)
-        case Statistic.SURVIVAL:
-            return survival.estimates(total)
 
 
 def exact_sums(releases: Sequence[IntVector]) -> list[int]:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from wardround.federation.forms.parts import Shape
 from wardround.federation.forms.release import Release
-from wardround.federation.plan.layout import Part, PartKind, Shape
 from wardround.federation.plan.plan import Plan
+from wardround.federation.statistics import own_definition
 from wardround.privacy.inference.error_bars import passed_with_chance
 from wardround.privacy.mechanisms.additive import LARGEST_TOTAL
 from wardround.privacy.noise.distribution import Mechanism
@@ -38,7 +39,7 @@ def least_totals(plan: Plan, form: Shape) -> IntVector:
     ends = []
     for part, law in zip(form.parts, plan.laws(), strict=True):
         reach = min(passed_with_chance(law, chance), 2 * LARGEST_TOTAL)
-        own = [-reach if sure else -LARGEST_TOTAL for sure in _never_below_nought(part)]
+        own = [-reach if sure else -LARGEST_TOTAL for sure in own_definition(part).never_below_nought(part)]
         ends.append(np.tile(np.maximum(np.array(own, dtype=np.int64), -LARGEST_TOTAL), part.groups))
     return np.concatenate(ends)
 
@@ -49,18 +50,3 @@ def _possible(values: IntVector, lowest: IntVector | None) -> bool:
     if int(values.max()) > LARGEST_TOTAL or int(values.min()) < -LARGEST_TOTAL:
         return False
     return lowest is None or bool((values >= lowest).all())
-
-
-def _never_below_nought(part: Part) -> list[bool]:
-    """Which coordinates of a group add up what is never below nought."""
-    match part.kind:
-        case PartKind.SUM:
-            return [part.quantisers[0].low >= 0]
-        case PartKind.MOMENTS:
-            return [True, False, False]
-        case PartKind.PRODUCTS:
-            columns = len(part.columns)
-            squares = [i == j for i in range(columns) for j in range(i, columns)]
-            return [True, *([False] * columns), *squares]
-        case _:
-            return [True] * part.coordinates

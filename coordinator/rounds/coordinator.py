@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from coordinator.accounts.accounting import Accounting, Balances, question_of
 from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
-from coordinator.combining import NoiseSetting
 from coordinator.combining.training_sums import updates
 from coordinator.members.roster import Roster
 from coordinator.rounds.collection import Collection
@@ -30,10 +29,11 @@ from coordinator.store.ledger import Ledger
 from coordinator.store.members import Standing
 from coordinator.store.rounds import Question
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PeerUnreachable, TooFewSites
+from wardround.federation.forms.parts import Shape
 from wardround.federation.forms.release import decode_release
+from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepForm, step_form
 from wardround.federation.models.training import Step
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Plan, PrivacyTarget, planned
 from wardround.federation.plan.task import SignedTask, Submission
 from wardround.federation.question.answer import (

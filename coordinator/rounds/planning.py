@@ -16,14 +16,16 @@ from coordinator.rounds.expected_error import log_size
 from coordinator.rounds.selection_terms import merit, planned_threshold
 from coordinator.store.rounds import Question
 from wardround.federation.errors import PlanRefused, QueryMistaken
+from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.models.step_layout import StepForm, largest_round, step_form
 from wardround.federation.models.training import Step
 from wardround.federation.plan.charge_split import shares
-from wardround.federation.plan.layout import Part, Shape, layout
+from wardround.federation.plan.layout import layout
 from wardround.federation.plan.plan import Plan, Planned, PrivacyTarget, form_of, planned, privacy_target
 from wardround.federation.plan.typed import Typed, type_query
 from wardround.federation.question.answer import MAX_UPDATE_BYTES, AskRequest, Loss
-from wardround.federation.question.query import Query, Statistic
+from wardround.federation.question.query import Query
+from wardround.federation.statistics import find, own_definition
 from wardround.federation.study.study import Study, delta_fault
 from wardround.privacy.accounting.cost import SLACK_UNIT, Cost
 from wardround.privacy.budget.calibration import SLACK_SHARE, gaussian_scale, laplace_scale
@@ -159,8 +161,8 @@ def _possible(mechanism: AnyMechanism, query: Query, target: PrivacyTarget, stud
         case Mechanism.DISCRETE_LAPLACE:
             return _pure_lane(study) >= target.epsilon
         case _:
-            chosen = any(aggregate.statistic is Statistic.CHOICE for aggregate in query.aggregates)
-            return chosen and _pure_lane(study) >= target.epsilon
+            voted = any(find(aggregate.statistic).votes for aggregate in query.aggregates)
+            return voted and _pure_lane(study) >= target.epsilon
 
 
 def _planned(
@@ -180,7 +182,7 @@ def _planned(
             for part, share in zip(form.parts, shares(form, mechanism), strict=True)
         )
         threshold = 0
-        if form.query.aggregates[0].statistic is Statistic.KEYS and isinstance(mechanism, Mechanism):
+        if own_definition(form.parts[0]).selects_keys and isinstance(mechanism, Mechanism):
             slack = _slack_of(target.delta) // overlap
             threshold = planned_threshold(NoiseLaw(mechanism, scales[0]), form.parts[0], study, slack=slack)
         plan = Plan(study.study_hash, form.query, mechanism, scales, participants, nonce, threshold)

@@ -14,7 +14,6 @@ from typing import Protocol
 
 from coordinator.accounts.accounting import Accounting, question_of
 from coordinator.clock import Clock
-from coordinator.combining import NoiseSetting
 from coordinator.combining.possible import impossible
 from coordinator.combining.released_answer import combine_releases
 from coordinator.rounds.collection import Collection
@@ -24,9 +23,10 @@ from coordinator.rounds.stored_answers import StoredAnswer, keep_answer
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question
 from wardround.federation.errors import FederationError, PeerUnreachable, Refused, TooFewSites, Unavailable
+from wardround.federation.forms.parts import Shape
 from wardround.federation.forms.release import decode_release
+from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Estimate
 from wardround.federation.study.study import Study

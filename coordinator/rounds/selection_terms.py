@@ -6,17 +6,13 @@ a study as its ε admits. A choice is made by votes or from a noised table, whic
 
 from __future__ import annotations
 
-import math
-
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.plan.layout import Part, Shape
-from wardround.federation.plan.plan import Plan, choice, selection, selection_slack
-from wardround.federation.question.query import Statistic
+from wardround.federation.forms.parts import Part, Shape
+from wardround.federation.plan.plan import Plan, facts_of, selection, selection_slack
+from wardround.federation.statistics import own_definition
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import SLACK_UNIT
-from wardround.privacy.inference.selection_error import expected_regret_of_choice, expected_regret_of_noise
 from wardround.privacy.mechanisms.partition_selection import LARGEST_THRESHOLD, least_threshold
-from wardround.privacy.mechanisms.private_selection import Choosing
 from wardround.privacy.noise.distribution import NoiseLaw
 
 # An allowance comes from floating point, whose last places differ between machines; a site must not refuse for them.
@@ -38,25 +34,5 @@ def planned_threshold(law: NoiseLaw, part: Part, study: Study, *, slack: int) ->
 def merit(plan: Plan, form: Shape) -> float | None:
     """What makes one plan for keys or for a choice better than another, the less the better; None for any other."""
     part = form.parts[0]
-    match part.aggregates[0].statistic:
-        case Statistic.KEYS:
-            return float(plan.threshold * part.grid)
-        case Statistic.CHOICE:
-            return expected_regret(plan, part)
-        case _:
-            return None
-
-
-def expected_regret(plan: Plan, part: Part) -> float:
-    """By how many units the chosen value may fall short of the best in the mean, if the sites agree which is best."""
-    sites = len(plan.participants)
-    if plan.mechanism is Choosing.PERMUTE_AND_FLIP:
-        epsilon = float(choice(plan, part).epsilon)
-        return sites * expected_regret_of_choice(epsilon=epsilon, candidates=part.dimension)
-    (law,) = plan.laws()
-    return expected_regret_of_noise(law, terms=sites, candidates=part.dimension) * float(part.grid)
-
-
-def threshold_text(plan: Plan, part: Part) -> str:
-    """From how many units on a key has an even chance to be shown."""
-    return f"a site shows a key whose noised count passes {math.floor(plan.threshold * part.grid)}"
+    own = own_definition(part).merit
+    return None if own is None else own(facts_of(plan, form)[0], part, len(plan.participants))

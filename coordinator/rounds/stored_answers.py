@@ -46,6 +46,8 @@ def _encode(answer: StoredAnswer) -> str:
         "noiseless": answer.noiseless,
         "estimates": [_line(estimate) for estimate in answer.estimates],
     }
+    if any(estimate.place is not None for estimate in answer.estimates):
+        document["places"] = [estimate.place for estimate in answer.estimates]
     if answer.left_out:
         document["left_out"] = answer.left_out
     # Public group keys are texts, whole numbers and truth values only; a float is written so that it comes back.
@@ -89,10 +91,14 @@ def decode_answer(text: str) -> StoredAnswer:
                 term,
                 sampling,
                 NoEstimate(reason[0]) if reason else None,
+                place,
             )
-            for statistic, column, group, value, error, interval, confidence, term, sampling, *reason in document[
-                "estimates"
-            ]
+            for (statistic, column, group, value, error, interval, confidence, term, sampling, *reason), place in zip(
+                # Answers of before do not say which aggregate an estimate belongs to.
+                document["estimates"],
+                document.get("places", [None] * len(document["estimates"])),
+                strict=True,
+            )
         )
         return StoredAnswer(
             outcome=outcome,

@@ -224,6 +224,7 @@ class Estimate(_message.Message):
     TERM_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     statistic: _plan_pb2.Statistic.ValueType
     column: _builtins.str
     value: _builtins.float
@@ -237,6 +238,8 @@ class Estimate(_message.Message):
     """whether the error includes that of the sample"""
     reason: Global___NoEstimate.ValueType
     """With a reason there is no value: a peer that does not know of reasons reads the middle of all that is possible."""
+    place: _builtins.int
+    """The aggregate of the question that it belongs to, from 0; absent where it belongs to none, and in answers of before."""
     @_builtins.property
     def group(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupKey]: ...
     def __init__(
@@ -253,14 +256,20 @@ class Estimate(_message.Message):
         term: _builtins.str = ...,
         sampling: _builtins.bool = ...,
         reason: Global___NoEstimate.ValueType = ...,
+        place: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "_place", b"_place", "column", b"column", "place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column", "confidence", b"confidence", "group", b"group", "lower", b"lower", "reason", b"reason", "sampling", b"sampling", "standard_error", b"standard_error", "statistic", b"statistic", "term", b"term", "upper", b"upper", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "_place", b"_place", "column", b"column", "confidence", b"confidence", "group", b"group", "lower", b"lower", "place", b"place", "reason", b"reason", "sampling", b"sampling", "standard_error", b"standard_error", "statistic", b"statistic", "term", b"term", "upper", b"upper", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__column: _TypeAlias = _typing.Literal["column"]  # noqa: Y015
     _WhichOneofArgType__column: _TypeAlias = _typing.Literal["_column", b"_column"]  # noqa: Y015
+    _WhichOneofReturnType__place: _TypeAlias = _typing.Literal["place"]  # noqa: Y015
+    _WhichOneofArgType__place: _TypeAlias = _typing.Literal["_place", b"_place"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__column) -> _WhichOneofReturnType__column | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__place) -> _WhichOneofReturnType__place | None: ...
 
 Global___Estimate: _TypeAlias = Estimate  # noqa: Y015
 

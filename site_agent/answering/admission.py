@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from site_agent.answering.policy import TRAINING, Policy
 from wardround.federation.errors import NotAuthorized, PlanRefused
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
 from wardround.federation.models.training import Step
 from wardround.federation.plain_text import fault_in
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Plan, Planned, form_of, planned
 from wardround.federation.plan.task import SignedTask, Task
 from wardround.federation.question.query import Query

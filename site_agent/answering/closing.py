@@ -20,9 +20,9 @@ from site_agent.reading.batches import Fingerprinted
 from site_agent.reading.dataset import Dataset, check_form
 from site_agent.store.closed_tables import ClosedTables
 from wardround.federation.errors import FederationError, SchemaRefused, SourceAway
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
 from wardround.federation.plain_text import escaped
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.task import Failed
 from wardround.federation.study.study import Table
 

@@ -15,9 +15,10 @@ from site_agent.reading.bounding.tally import tally_width
 from site_agent.reading.examples import MOST_ROWS
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import PlanRefused
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Part, Shape
-from wardround.federation.question.query import Aggregate, Grouping, Statistic
+from wardround.federation.question.query import Grouping
+from wardround.federation.statistics import own_definition
 from wardround.federation.study.study import Table, Unit
 
 _GROUP_BYTES = 260
@@ -28,7 +29,6 @@ _WORD_BYTES = 5000
 _KEY_BYTES = 640
 _INPUT_BYTES, _ROW_BYTES = 16, 64
 _MEBI = 2**20
-_OWN_CELLS = (Statistic.CHI_SQUARE, Statistic.CHOICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Room:
             self._compare("the training", asked, self.limits.training_bytes, "rows")
             return
         self._compare("the question", question_bytes(form), self.limits.question_bytes, "groups")
-        if any(aggregate.statistic is Statistic.KEYS for aggregate in form.query.aggregates):
+        if own_definition(form.parts[0]).selects_keys:
             self._compare("the keys", _KEY_BYTES * self._keys(form), self.limits.keys_bytes, "keys")
 
     def _compare(self, what: str, asked: int, allowed: int, of: str) -> None:
@@ -88,8 +88,7 @@ _ADVICE: Mapping[str, str] = {
 def question_bytes(form: Shape) -> int:
     """What a question takes at most beside rows."""
     sums = max(part.groups * tally_width(part) for part in form.parts)
-    words = sum(_words(grouping, form.table) for grouping in form.query.group_by)
-    words += max(_own_words(part, form.table) for part in form.parts)
+    words = max(sum(_words(grouping, form.table) for grouping in part.groupings) for part in form.parts)
     return (
         _GROUP_BYTES * len(form.group_keys) + _NUMBER_BYTES * form.dimension + _SUM_BYTES * sums + _WORD_BYTES * words
     )
@@ -103,10 +102,3 @@ def row_bytes(inputs: int) -> int:
 def _words(grouping: Grouping, table: Table) -> int:
     """How many words or edges a statement holds for a grouping."""
     return len(grouping.keys) + len(grouping.edges) + len(table.column(grouping.column).values)
-
-
-def _own_words(part: Part, table: Table) -> int:
-    aggregate: Aggregate = part.aggregates[0]
-    if aggregate.statistic not in _OWN_CELLS:
-        return 0
-    return sum(len(table.column(name).values) for name in aggregate.columns)

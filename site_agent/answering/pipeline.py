@@ -31,9 +31,9 @@ from wardround.federation.errors import (
     SiteFrozen,
     SourceAway,
 )
+from wardround.federation.forms.parts import Shape
 from wardround.federation.forms.release import Release
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Charge, Plan, choice, form_of, selection
 from wardround.federation.plan.sql_text import query_text, step_text
 from wardround.federation.plan.task import Failed, Pending, SignedTask, Submission

@@ -14,9 +14,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.federation.plan.layout import Shape
-from wardround.federation.question.cohort import And, IsNull
-from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.forms.parts import Shape
+from wardround.federation.plan.layout import whole_table
 from wardround.federation.study.study import Column, ColumnType, Table, Unit
 
 ABSENT, OTHER = -1, -2
@@ -183,7 +182,5 @@ def _objects(keys: Sequence[object]) -> NDArray[np.object_]:
 
 
 def every_column(table: Table) -> Shape:
-    """A question that touches every column of a table, for its schema's sake; it is never asked."""
-    terms = tuple(IsNull(column.name) for column in table.columns)
-    query = Query(table.name, (Aggregate(Statistic.COUNT, table.unit_key),), And(terms) if terms else None)
-    return Shape(query, table, Unit.PATIENT, ((),), ())
+    """The form of a question that touches every column of a table; it is never asked."""
+    return Shape(whole_table(table), table, Unit.PATIENT, ((),), ())

@@ -17,8 +17,8 @@ from site_agent.reading.example_cache import LastExamples
 from site_agent.reading.examples import Examples
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.study.study import Table
 from wardround.privacy.noise.vectors import Bounded
 

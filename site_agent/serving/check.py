@@ -31,10 +31,8 @@ from site_agent.store.ledger import SiteLedger
 from wardround.federation.addresses import split_address
 from wardround.federation.errors import FederationError, SourceAway
 from wardround.federation.exposure import everything_in, exposed, name_of, replaceable
-from wardround.federation.plan.layout import shape
+from wardround.federation.plan.layout import shape, whole_table
 from wardround.federation.private_files import STAGED
-from wardround.federation.question.cohort import And, IsNull
-from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.strict_toml import read_text
 from wardround.federation.study.study import Study, Table
 from wardround.federation.trust.certificates import load_certificate, validity
@@ -207,7 +205,7 @@ def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study, 
         if kind_of(configuration.tables[table.name].source) in FORMATS:
             report(f"reading the files of {table.name} once, to see that they are sound")
         try:
-            dataset.check(shape(_whole_table(table), study, Mechanism.DISCRETE_GAUSSIAN))
+            dataset.check(shape(whole_table(table), study, Mechanism.DISCRETE_GAUSSIAN))
             yield Finding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
             yield from _role(configuration.tables[table.name], table)
         except SourceAway as away:
@@ -264,9 +262,3 @@ def _prepared(folder: SiteFolder, dataset: PreparedFirst, table: Table) -> Itera
         yield Finding(subject, ok=False, text=text)
     elif standing.exists:
         yield Finding(subject, ok=True, text="shows the source as it is; questions are answered from it")
-
-
-def _whole_table(table: Table) -> Query:
-    """A question that touches every declared column, for its schema's sake; it is never asked."""
-    terms = tuple(IsNull(column.name) for column in table.columns)
-    return Query(table.name, (Aggregate(Statistic.COUNT, table.unit_key),), And(terms) if terms else None)

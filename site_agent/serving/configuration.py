@@ -14,6 +14,7 @@ from wardround.federation.addresses import address_fault
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.limits import MAX_SITES, NAME
 from wardround.federation.question.query import Statistic
+from wardround.federation.statistics import ALLOWED_BY_DEFAULT
 from wardround.federation.strict_toml import Section, nearest, parse, read_text
 from wardround.federation.study.study import Study, delta_fault
 from wardround.privacy.budget.filter import Cap
@@ -125,7 +126,7 @@ def _policy(section: Section, study: Study, room: Room) -> Policy:
         msg = f"{section.file}: {section.path}: {error}."
         raise ConfigurationMistaken(msg) from None
     # Keys are texts of the hospital's own tables: they leave only where the hospital wrote the word down.
-    names = section.texts("statistics", (*(s.value for s in Statistic if s is not Statistic.KEYS), TRAINING))
+    names = section.texts("statistics", (*(s.value for s in ALLOWED_BY_DEFAULT), TRAINING))
     known = [*(s.value for s in Statistic), TRAINING]
     for name in names:
         if name not in known:

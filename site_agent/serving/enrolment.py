@@ -20,7 +20,7 @@ from site_agent.store.ledger import SiteLedger
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.plan.sql_text import study_text
 from wardround.federation.private_files import STAGED, make_private_folder, write_private
-from wardround.federation.question.query import Statistic
+from wardround.federation.statistics import ALLOWED_BY_DEFAULT
 from wardround.federation.strict_toml import check_plain, read_text
 from wardround.federation.study.study import Study, delta_fault
 from wardround.federation.trust.certificates import key_from_pem, key_to_pem, make_request, new_tls_key
@@ -119,7 +119,7 @@ def _template(invitation: Invitation, study: Study) -> str:
         delta=study.cap.delta,
         per_plan=study.cap.epsilon / 3,
         min_sites=study.min_sites,
-        statistics=", ".join(f'"{word}"' for word in (*(s for s in Statistic if s is not Statistic.KEYS), TRAINING)),
+        statistics=", ".join(f'"{word}"' for word in (*ALLOWED_BY_DEFAULT, TRAINING)),
     )
 
 

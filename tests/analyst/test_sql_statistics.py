@@ -75,6 +75,19 @@ STATISTICS = [
 
 
 @pytest.mark.parametrize(("text", "draft", "aggregate"), STATISTICS, ids=[text for text, _, _ in STATISTICS])
+def test_a_statistic_is_asked_by_its_word_too(text: str, draft: Draft, aggregate: Aggregate) -> None:
+    within = {clip.column: (clip.lower, clip.upper) for clip in aggregate.clips}
+    word = aggregate.statistic.value
+    built = Q.of(word, *aggregate.columns, level=aggregate.level, bins=aggregate.bins, within=within)
+    assert built == draft
+
+
+def test_a_word_that_is_no_statistic_is_refused_with_the_nearest() -> None:
+    with pytest.raises(QueryMistaken, match="there is no statistic 'meen'; did you mean 'mean'"):
+        Q.of("meen", "x")
+
+
+@pytest.mark.parametrize(("text", "draft", "aggregate"), STATISTICS, ids=[text for text, _, _ in STATISTICS])
 def test_a_statistic_is_read_and_has_a_twin_in_python(text: str, draft: Draft, aggregate: Aggregate) -> None:
     asked = parse(f"SELECT {text} FROM t")
     assert asked == Query("t", (aggregate,))

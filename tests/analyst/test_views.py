@@ -10,11 +10,11 @@ import pytest
 
 from tests.analyst.stored import ANSWER, estimate, stored
 from wardround.analyst.asking.builder import query
-from wardround.analyst.showing.ownership import owners
-from wardround.analyst.showing.presentation import Asked, label_of, statistic_label
+from wardround.analyst.showing.earlier_answers import owners, places_of
+from wardround.analyst.showing.presentation import Asked, statistic_label
 from wardround.analyst.showing.result import Result
 from wardround.analyst.sql.read import read
-from wardround.federation.plan.sql_text import aggregate_text
+from wardround.federation.plan.sql_text import aggregate_text, label_text
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.cohort import Value
 from wardround.federation.question.query import Aggregate, Clip, Query, Statistic
@@ -155,15 +155,43 @@ def test_statistics_with_several_numbers_keep_them_together() -> None:
     assert places(asked, *estimates) == (0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 6, None)
 
 
+def test_an_estimate_that_says_its_place_is_believed() -> None:
+    asked = query("t").mean("x").mean("x", within={"x": (1, 2)}).query
+    swapped = [dataclasses.replace(estimate("mean", "x", 5.0, 1.0), place=place) for place in (1, 0)]
+    assert places_of(swapped, asked) == (1, 0)
+    labels = [line.label for line in Result(stored(*swapped), Asked(asked)).shown.lines]
+    assert labels == ["AVG(CLAMP(x, 1.0, 2.0))", "AVG(x)"]
+
+
+def test_an_estimate_beyond_the_question_has_no_place_in_it() -> None:
+    """A cell of a table is no aggregate; and a coordinator may say what it likes."""
+    asked = query("t").count().query
+    of_none, beyond, own = (
+        estimate("count", "x", 1.0, 1.0),
+        estimate("mean", "x", 2.0, 1.0),
+        estimate("count", None, 3, 1),
+    )
+    told = [of_none, dataclasses.replace(beyond, place=1), dataclasses.replace(own, place=0)]
+    assert places_of(told, asked) == (None, None, 0)
+    labels = [line.label for line in Result(stored(*told), Asked(asked)).shown.lines]
+    assert labels == ["COUNT(DISTINCT x)", "AVG(x)", "COUNT(*)"]
+
+
+def test_an_answer_of_before_is_shown_by_its_order() -> None:
+    asked = query("t").mean("x").mean("x", within={"x": (1, 2)}).query
+    before = [estimate("mean", "x", 5.0, 1.0), estimate("mean", "x", 1.5, 1.0)]
+    assert places_of(before, asked) == (0, 1)
+
+
 # --- Words over a number -------------------------------------------------------------------------------------
 
 
 def test_a_label_is_sql() -> None:
     clips = (Clip("x", 1.0, 2.0),)
-    assert label_of(Aggregate(Statistic.QUANTILE, "x", level=0.5)) == "MEDIAN(x)"
-    assert label_of(Aggregate(Statistic.QUANTILE, "x", level=0.9, clips=clips)) == "QUANTILE(CLAMP(x, 1.0, 2.0), 0.9)"
+    assert label_text(Aggregate(Statistic.QUANTILE, "x", level=0.5)) == "MEDIAN(x)"
+    assert label_text(Aggregate(Statistic.QUANTILE, "x", level=0.9, clips=clips)) == "QUANTILE(CLAMP(x, 1.0, 2.0), 0.9)"
     regression = Aggregate(Statistic.REGRESSION, "y", ("a", "b"))
-    assert label_of(regression) == aggregate_text(regression) == "REGRESS(y, a, b)"
+    assert label_text(regression) == aggregate_text(regression) == "REGRESS(y, a, b)"
 
 
 @pytest.mark.parametrize("statistic", Statistic)

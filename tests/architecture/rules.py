@@ -80,7 +80,8 @@ ENTROPY_ALLOWED = (
 # A seeded generator is insecure by construction: private noise never comes from one.
 SEEDED_ALLOWED = (
     "wardround.simulation*",
-    "coordinator.combining.tables",  # the tables a p-value is compared with: made after the noise, from the plan's id
+    # The tables a p-value is compared with: made after the noise, from the plan's id.
+    "wardround.federation.statistics.crosstab",
 )
 
 # A ledger that does not wait for the disk, and objects that run code when they are read: for simulations only.
@@ -103,6 +104,18 @@ STORE_VERBS = frozenset(("execute", "executemany", "fetchone", "fetchall", "data
 SQL = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA|BEGIN|COMMIT|ROLLBACK)\b")
 # Sources speak SQL too, about a hospital's own tables.
 SQL_ALLOWED = ("site_agent.reading.sources*", "site_agent.reading.relations*")
+
+# What a statistic is stands in its own file, and everything else reads the table of them.
+STATISTICS_NAMED_ALLOWED = (
+    "wardround.federation.statistics*",
+    "wardround.federation.question.answer",  # which number of a table is no estimate
+    "wardround.analyst.asking.multi_round",  # keys come first; a search for a quantile asks shares
+    "wardround.analyst.learning.driver",  # who would take part, by a count
+)
+# Whoever reads rows sees what a part adds up, never which statistic asked.
+READERS = ("sources*", "statements*", "prepared*", "bounding", "collapsing", "gathering", "giants", "shares")
+# Estimates are given a law, a threshold or a fact, never a plan; and what they are made of knows none of them.
+UNKNOWN_TO_STATISTICS = ("plan", "shape", "sharing", "typed_aggregates", "typing_rules", "wording", "task", "ledger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +303,34 @@ def storage_rooms(module: Module) -> list[str]:
             case ast.Constant(value=str(text)) if SQL.match(text):
                 found.append((part.lineno, text))
     return [f"{module.name}:{line} {name}" for line, name in found]
+
+
+def statistics_by_name(module: Module) -> list[str]:
+    if allowed(module, STATISTICS_NAMED_ALLOWED):
+        return []
+    return [f"{module.name}:{line} {name}" for line, name in used(module.tree) if _is_statistic(name)]
+
+
+def _is_statistic(name: str) -> bool:
+    owner, _, member = name.rpartition(".")
+    return owner.rpartition(".")[2] == "Statistic" and member.isupper()
+
+
+def rooms_of_statistics(module: Module) -> list[str]:
+    """Sources know no statistic, statistics know no plan, and forms know no statistic."""
+    federation = "wardround.federation"
+    if allowed(module, tuple(f"site_agent.{reader}" for reader in READERS)):
+        unknown = [f"{federation}.statistics", f"{federation}.query.Statistic"]
+    elif within(module.name, f"{federation}.statistics") or within(module.name, f"{federation}.forms"):
+        unknown = [f"{federation}.{name}" for name in UNKNOWN_TO_STATISTICS]
+        unknown += [f"{federation}.statistics"] if within(module.name, f"{federation}.forms") else []
+    else:
+        return []
+    return [
+        f"{module.name}:{line} {name}"
+        for line, name in imported(module.tree)
+        if any(within(name, each) for each in unknown)
+    ]
 
 
 def generated_imports(module: Module) -> list[str]:

@@ -22,8 +22,8 @@ from site_agent.reading.dataset import Dataset, Tables, TableSource
 from site_agent.reading.examples import Examples
 from site_agent.serving.open_dataset import open_dataset
 from tests.sources.postgresql_cluster import absent, cluster
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.study.study import Table
 from wardround.privacy.noise.vectors import Bounded
 

@@ -15,9 +15,9 @@ from tests.closing.failing_sources import STUDY
 from tests.roles.lone_site import NAME, LoneSite, Rows
 from tests.roles.test_agent import Hurried, Scripted
 from wardround.federation.errors import SourceFailed
+from wardround.federation.forms.parts import Shape
 from wardround.federation.forms.release import release_hash
 from wardround.federation.ledger.entry_body import encode_body
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.task import Failed, Pending, Released, SignedTask, Submission
 from wardround.federation.study.study import Table
 from wardround.federation.trust.entry import EMPTY, Entry, make_entry

@@ -14,9 +14,9 @@ from site_agent.reading.examples import Examples
 from site_agent.store.ledger import SiteLedger
 from tests.closing.failing_sources import KEY, STUDY
 from tests.roles.lone_site import LoneSite
+from wardround.federation.forms.parts import Shape
 from wardround.federation.ledger.sqlite_file import Keeping
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.task import Submission
 from wardround.federation.study.study import Table
 from wardround.privacy.noise.vectors import Bounded

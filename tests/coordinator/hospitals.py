@@ -11,12 +11,12 @@ import numpy as np
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import begin_ledger, open_ledger
 from wardround.federation.errors import FederationError
+from wardround.federation.forms.parts import Sums
 from wardround.federation.forms.release import Release, release_hash
 from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.ledger.sqlite_file import Keeping
 from wardround.federation.ledger.verify.verify import Verification, verify
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import PartKind
 from wardround.federation.plan.plan import Plan, form_of
 from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Submission
 from wardround.federation.question.answer import Answer, AskRequest
@@ -105,7 +105,7 @@ class Hospital:
         cells: list[int] = []
         for part in form.parts:
             one = part.increment
-            if part.kind is PartKind.MEAN:
+            if part.sums is Sums.COUNTED_LEVELS:
                 high = part.quantisers[0].high
                 cells += [self.count * (high // 2), self.count * (high - high // 2)] * part.groups
             else:

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from coordinator.combining import NoiseSetting, combine, exact_sums
+from coordinator.combining import combine, exact_sums
 from coordinator.combining.training_sums import updates
 from coordinator.rounds.expected_error import expected_errors
 from coordinator.rounds.planning import plans_for
 from tests.coordinator.hospitals import PATIENTS, ask, study
 from wardround.federation.errors import InvariantBroken
+from wardround.federation.forms.parts import Shape
 from wardround.federation.forms.release import Release
-from wardround.federation.plan.layout import Shape
+from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.plan import Plan, shape_of
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate

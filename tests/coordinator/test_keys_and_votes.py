@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.combining import NoiseSetting
 from coordinator.combining.released_answer import combine_releases
 from coordinator.rounds.expected_error import expected_errors
 from coordinator.rounds.planning import plans_for
@@ -19,10 +18,11 @@ from site_agent.answering.key_release import one_vote, scores
 from tests.coordinator.losses import charged
 from tests.roles.lone_site import Rows
 from wardround.federation.errors import MalformedMessage, QueryMistaken
+from wardround.federation.forms.parts import Shape
 from wardround.federation.forms.release import Release, decode_release, release_hash
+from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.ledger.verify.verify import verify
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Plan, choice, price, selection, selection_slack, shape_of
 from wardround.federation.plan.task import Released
 from wardround.federation.question.answer import Answer, AskRequest

@@ -5,7 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from wardround.federation.plan.layout import Part, shape
+from wardround.federation.forms.parts import Part
+from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study.study import Study, Unit
 from wardround.federation.study.study_file import parse_study

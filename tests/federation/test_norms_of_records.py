@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from site_agent.reading.bounding.tally import finish, tally_width
-from wardround.federation.plan.layout import MOMENT_LEVELS, Part, PartKind, shape
+from wardround.federation.forms.grids import MOMENT_LEVELS
+from wardround.federation.forms.parts import Part, Records, Sums
+from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit
 from wardround.privacy.budget.filter import Cap
@@ -41,7 +43,6 @@ KINDS = {
     "choice": Aggregate(Statistic.CHOICE, "c"),
 }
 OWN_CELLS = ("chi_square", "choice")
-ROW_KINDS = (PartKind.EVENTS, PartKind.SUM)
 
 bounds = st.tuples(st.integers(-500, 500), st.integers(1, 900)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 steps = st.sampled_from([None, Fraction(1, 10), Fraction(1), Fraction(1, 4), Fraction(3, 10)])
@@ -82,9 +83,9 @@ def code(part: Part, found: int) -> int:
 def tally_of(part: Part, rows: list[Row]) -> np.ndarray:
     """The sums of one unit's records; the rows that count were chosen already."""
     tally = np.zeros((part.groups, tally_width(part)), dtype=np.object_)
-    if part.kind in ROW_KINDS:
+    if part.records is Records.ROWS:
         for cell, values in rows:
-            tally[cell, 0] += 1 if part.kind is PartKind.EVENTS else level(part, 0, values[part.columns[0]])
+            tally[cell, 0] += 1 if part.sums is Sums.COUNT else level(part, 0, values[part.columns[0]])
         return tally
     for cell, together in itertools.groupby(sorted(rows, key=lambda row: row[0]), key=lambda row: row[0]):
         tally[cell] += record(part, [values for _, values in together])
@@ -93,20 +94,18 @@ def tally_of(part: Part, rows: list[Row]) -> np.ndarray:
 
 def record(part: Part, rows: list[dict[str, Fraction]]) -> list[int]:
     found = [0] * tally_width(part)
-    if part.kind is PartKind.PATIENTS:
+    if part.sums is Sums.COUNT:
         return [1]
     rows_levels = [[level(part, i, row[name]) for i, name in enumerate(part.columns)] for row in rows]
-    if part.kind is PartKind.LAST:
+    if part.records is Records.LAST:
         found[max(2 * code(part, time) + event for time, event in rows_levels)] = 1
         return found
     n = len(rows)
     q = [(2 * sum(column) + n) // (2 * n) for column in zip(*rows_levels, strict=True)]
-    match part.kind:
-        case PartKind.MEAN:
+    match part.sums:
+        case Sums.COUNTED_LEVELS:
             return [1, q[0]]
-        case PartKind.MOMENTS:
-            return [1, q[0], q[0] ** 2]
-        case PartKind.PRODUCTS:
+        case Sums.PRODUCTS:
             return [1, *q, *(a * b for a, b in itertools.combinations_with_replacement(q, 2))]
         case _:
             found[code(part, q[0])] = 1
@@ -122,7 +121,7 @@ def corners(part: Part, study: Study, most: int) -> list[list[Row]]:
     """Units whose rows are all alike: at a bound or in the middle, in one cell or spread over as many as count."""
     numbers = [study.tables[0].column(name).numeric_bounds or (0, 0) for name in part.columns if part.quantisers]
     choices = [(low, high, (Fraction(low) + high) / 2) for low, high in numbers]
-    cells = min(part.max_groups, part.groups, most if part.kind in ROW_KINDS else part.groups)
+    cells = min(part.max_groups, part.groups, most if part.records is Records.ROWS else part.groups)
     found = []
     for values in itertools.product(*choices):
         named = dict(zip(part.columns, values, strict=True)) if part.quantisers else {}
@@ -146,10 +145,10 @@ def test_no_unit_moves_a_part_further_than_its_norms(kind: str, study: Study, se
     dice, most = random.Random(seed), row_cap(part, study)
     for _ in range(20):
         cells = dice.sample(range(part.groups), min(part.max_groups, part.groups))
-        if part.kind in ROW_KINDS:
+        if part.records is Records.ROWS:
             cells = list(range(part.groups))
         rows: list[Row] = []
-        for _ in range(dice.randint(1, most if part.kind in ROW_KINDS or study.unit is Unit.EVENT else 12)):
+        for _ in range(dice.randint(1, most if part.records is Records.ROWS or study.unit is Unit.EVENT else 12)):
             values = {name: Fraction(dice.uniform(-2000, 2000)) for name in part.columns if part.quantisers}
             rows.append((dice.choice(cells), values))
         l1, l2_squared = norms(part, rows)
@@ -169,7 +168,7 @@ def test_some_unit_moves_a_part_as_far_as_its_norms(kind: str, study: Study) -> 
     reached = [norms(part, rows) for rows in corners(part, study, row_cap(part, study))]
     assert max(l1 for l1, _ in reached) == part.l1_sensitivity
     length = max(l2_squared for _, l2_squared in reached)
-    if part.kind is PartKind.PRODUCTS:
+    if len(part.columns) > 1 and part.sums is Sums.PRODUCTS:
         # 41 stands for 29·√2 = 41.01: the square root has no whole weight, and none of it may be missing.
         assert 0.999 * part.l2_sensitivity_squared < length <= part.l2_sensitivity_squared
     else:
@@ -194,10 +193,10 @@ def test_the_norms_in_numbers() -> None:
     for kind in KINDS:
         part = the_part(kind, study)
         one = {
-            PartKind.SUM: part.quantisers[0].high if part.quantisers else 1,
-            PartKind.MEAN: part.quantisers[0].high if part.quantisers else 1,
-            PartKind.MOMENTS: (part.quantisers[0].high // 2) ** 2 if part.quantisers else 1,
-        }.get(part.kind, part.increment)
+            Sums.LEVELS: part.quantisers[0].high if part.quantisers else 1,
+            Sums.COUNTED_LEVELS: part.quantisers[0].high if part.quantisers else 1,
+            Sums.PRODUCTS: (part.quantisers[0].high // 2) ** 2 if len(part.quantisers) == 1 else part.increment,
+        }.get(part.sums, part.increment)
         told[kind] = (Fraction(part.l1_sensitivity, one), Fraction(part.l2_sensitivity_squared, one**2))
     # m = 4 rows, ℓ₀ = 3 groups.
     assert told["events"] == told["sum"] == (4, 16)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wardround.federation.errors import PlanRefused, QueryMistaken
-from wardround.federation.plan.layout import Part, PartKind, shape
+from wardround.federation.forms.parts import Part, Records, Sums
+from wardround.federation.plan.layout import shape
 from wardround.federation.plan.plan import Plan, price
 from wardround.federation.plan.sql_text import query_text
 from wardround.federation.plan.typed import typed
@@ -59,7 +60,7 @@ def test_sensitivities_in_the_patient_unit() -> None:
     mean = only_part(Aggregate(Statistic.MEAN, "sbp"), group_by=(Grouping("ill"),))
     assert mean.l1_sensitivity == 2 * mean.quantisers[0].high
     assert mean.l2_sensitivity_squared == 2 * mean.quantisers[0].high ** 2
-    assert (mean.kind, mean.dimension) == (PartKind.MEAN, 4)
+    assert (mean.records, mean.sums, mean.dimension) == (Records.MEANS, Sums.COUNTED_LEVELS, 4)
 
 
 def test_sensitivities_in_the_event_unit_know_no_patient_cap() -> None:

@@ -23,7 +23,8 @@ from wardround.federation.forms.grids import (
     time_coding,
     tree_coding,
 )
-from wardround.federation.plan.layout import PartKind, shape
+from wardround.federation.forms.parts import Sums
+from wardround.federation.plan.layout import shape
 from wardround.federation.plan.plan import Plan, price
 from wardround.federation.plan.typed import typed
 from wardround.federation.question.grouping import domain, interval_names, month_name
@@ -212,11 +213,11 @@ def test_aggregates_that_need_the_same_integers_share_a_part() -> None:
         CLIPPED,
     )
     parts = shape(together, STUDY, Mechanism.DISCRETE_GAUSSIAN).parts
-    assert [(part.kind, len(part.aggregates)) for part in parts] == [
-        (PartKind.TREE, 2),
-        (PartKind.MOMENTS, 3),
-        (PartKind.MEAN, 1),
-        (PartKind.MEAN, 1),
+    assert [(part.sums, part.tree is not None, len(part.aggregates)) for part in parts] == [
+        (Sums.CODES, True, 2),
+        (Sums.PRODUCTS, False, 3),
+        (Sums.COUNTED_LEVELS, False, 1),
+        (Sums.COUNTED_LEVELS, False, 1),
     ]
 
 

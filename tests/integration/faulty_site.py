@@ -26,11 +26,11 @@ from site_agent.serving.link import GrpcLink
 from site_agent.serving.serve import make_agent
 from site_agent.store.closed_tables import ClosedTables
 from site_agent.store.ledger import SiteLedger
+from wardround.federation.forms.parts import Shape
 from wardround.federation.forms.release import Release
 from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Released, SignedTask, Submission
 from wardround.federation.study.study import Table

@@ -29,9 +29,10 @@ from site_agent.reading.columnstore.read_examples import read_examples
 from site_agent.reading.examples import MOST_ROWS
 from site_agent.reading.sources.postgresql.table import _seed as seed_of_site
 from tests.sources.postgresql_cluster import Cluster
+from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.models.step_layout import StepForm, step_form
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.federation.plan.layout import Part, Shape, shape
+from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study.study import Study, Table
 from wardround.federation.study.study_file import parse_study

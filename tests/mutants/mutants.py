@@ -83,8 +83,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "the coarseness of noise is free": _mutant(" * (1 + 1 / (20 * variance)) ** 2", "", LOSS),
     "a patient at two sites pays at one": _mutant("reverse=True)[:overlap])", "reverse=True)[:1])", PARALLEL),
     "rows of a patient are not counted into the norm": _mutant(
-        "            norm = frame.rows * max(abs(quantiser.low), abs(quantiser.high))\n",
-        "            norm = max(abs(quantiser.low), abs(quantiser.high))\n",
+        "    norm = frame.rows * largest\n",
+        "    norm = largest\n",
         "tests/federation/test_norms_of_records.py",
         "tests/federation/test_shape_and_plan.py",
     ),

@@ -11,8 +11,8 @@ from site_agent.reading.columnstore.build import prepare_table
 from site_agent.reading.columnstore.prepared_dataset import PreparedFirst
 from site_agent.reading.dataset import Dataset, Tables
 from site_agent.reading.examples import Examples
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.vectors import Bounded
 

@@ -18,8 +18,9 @@ from site_agent.reading.columnstore.snapshot import Snapshot
 from site_agent.reading.dataset import Tables
 from site_agent.reading.examples import Examples
 from wardround.federation.errors import SourceFailed
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import Expression
 from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
 from wardround.federation.study.study import Study, Table

@@ -19,7 +19,8 @@ from site_agent.reading.columnstore.spill import Partitions
 from site_agent.reading.memory_limits import Limits
 from tests.prepared.prepared_tables import KEY, TABLE, Kept, Row, form, opened, prepare, row, snapshot, study
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.forms.parts import Shape
+from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import Comparison, Operator
 from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
 from wardround.privacy.noise.distribution import Mechanism

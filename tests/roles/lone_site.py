@@ -17,9 +17,9 @@ from site_agent.reading.examples import Examples
 from site_agent.store.ledger import SiteLedger
 from wardround.analyst.sql.read import parse
 from wardround.federation.errors import SourceAway, SourceFailed
+from wardround.federation.forms.parts import Shape
 from wardround.federation.ledger.sqlite_file import Keeping
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import SignedTask, Task, sign_task
 from wardround.federation.question.answer import AskRequest

@@ -16,9 +16,9 @@ from coordinator.rounds.planning import plans_for
 from site_agent.answering.policy import Approval
 from site_agent.serving.configuration import parse_site
 from tests.roles.lone_site import NAME, STUDY, LoneSite, Rows
+from wardround.federation.forms.parts import Shape
 from wardround.federation.forms.release import Release, decode_release
 from wardround.federation.ledger.verify.verify import verify
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import Plan, price, selection, shape_of
 from wardround.federation.plan.task import Declined, Failed, Pending, Released
 from wardround.federation.question.answer import AskRequest

@@ -20,10 +20,10 @@ import pytest
 from site_agent.reading.dataset import Dataset
 from tests.training.clinics import SIZES, request, seeded, study, write
 from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerBusy, Mistaken, PeerUnreachable
+from wardround.federation.forms.parts import Shape
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import decode_body, text_in
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.task import Submission
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import PublicIdentity

@@ -13,7 +13,8 @@ from site_agent.reading.dataset import Dataset, Tables, TableSource
 from site_agent.serving.open_dataset import open_dataset
 from tests.sources.postgresql_cluster import cluster
 from tests.sources.reference_totals import Cell, Row
-from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.forms.parts import Shape
+from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Aggregate, Grouping, Query
 from wardround.federation.study.study import Column, ColumnType, Study
 from wardround.federation.study.study_file import parse_study

@@ -12,7 +12,7 @@ import numpy as np
 
 from site_agent.reading.bounding.tally import finish, tally_width
 from wardround.federation.forms.grids import Quantiser
-from wardround.federation.plan.layout import Part, PartKind, Shape
+from wardround.federation.forms.parts import Part, Records, Shape, Sums
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.grouping import month_number, month_range
 from wardround.federation.question.query import GroupBy, Grouping, Statistic
@@ -52,16 +52,16 @@ def reference_tally(form: Shape, part: Part, rows: Sequence[Row]) -> list[list[i
     tally = [[0] * tally_width(part) for _ in range(part.groups)]
     for cell, values in records:
         line = tally[cell]
-        match part.kind:
-            case PartKind.CODES | PartKind.TREE | PartKind.LAST:
+        match part.sums:
+            case Sums.CODES:
                 line[values[0]] += 1
-            case PartKind.SUM:
+            case Sums.LEVELS:
                 line[0] += values[0]
-            case PartKind.EVENTS | PartKind.PATIENTS:
+            case Sums.COUNT:
                 line[0] += 1
             case _:
                 sums = [1, *values]
-                if part.kind is not PartKind.MEAN:
+                if part.sums is Sums.PRODUCTS:
                     sums += [a * b for a, b in itertools.combinations_with_replacement(values, 2)]
                 for place, value in enumerate(sums):
                     line[place] += value
@@ -81,22 +81,20 @@ def _records(form: Shape, part: Part, rows: Sequence[Row]) -> list[Record]:
         values = tuple(level for level in levels if level is not None)
         by_unit[unit, cell].append(values)
         every.append((cell, values))
-    if part.kind in (PartKind.EVENTS, PartKind.SUM):
+    if part.records is Records.ROWS:
         return every
-    if form.unit is Unit.EVENT and not (
-        part.kind is PartKind.PATIENTS and part.aggregates[0].statistic is Statistic.COUNT
-    ):
+    if form.unit is Unit.EVENT and part.aggregates[0].statistic is not Statistic.COUNT:
         return [(cell, _collapsed(part, [values])) for cell, values in every]
     return [(cell, _collapsed(part, mine)) for (_, cell), mine in by_unit.items()]
 
 
 def _collapsed(part: Part, mine: list[tuple[int, ...]]) -> tuple[int, ...]:
     """One record from the rows of a unit in a cell."""
-    if part.kind is PartKind.LAST:
+    if part.records is Records.LAST:
         return (max(2 * _code(part, time) + event for time, event in mine),)
     number = len(mine)
     means = tuple((2 * sum(column) + number) // (2 * number) for column in zip(*mine, strict=True))
-    return (_code(part, means[0]),) if part.kind in (PartKind.CODES, PartKind.TREE) else means
+    return (_code(part, means[0]),) if part.sums is Sums.CODES else means
 
 
 def _code(part: Part, level: int) -> int:

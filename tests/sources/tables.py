@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from site_agent.reading.dataset import Dataset, TableSource
 from site_agent.serving.open_dataset import open_dataset
-from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.forms.parts import Shape
+from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Query
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study

@@ -18,7 +18,7 @@ from site_agent.reading.dataset import TableFiles
 from site_agent.reading.sources.duckdb.connection import Limits
 from site_agent.reading.sources.files.files import DuckdbFiles
 from tests.sources.tables import ARROW, KEY, Cell, Row, form, study, write_csv, write_parquet
-from wardround.federation.plan.layout import Shape
+from wardround.federation.forms.parts import Shape
 from wardround.federation.question.cohort import Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.noise.distribution import Mechanism

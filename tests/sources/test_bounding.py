@@ -19,7 +19,7 @@ from site_agent.reading.sources.duckdb.connection import Limits
 from site_agent.reading.sources.files.files import DuckdbFiles
 from tests.sources.tables import ARROW, KEY, Cell, Row, form, random_rows, study, write_parquet
 from wardround.federation.errors import SourceFailed
-from wardround.federation.plan.layout import PartKind, Shape
+from wardround.federation.forms.parts import Shape
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.noise.distribution import Mechanism
 
@@ -150,7 +150,7 @@ def test_records_of_every_kind_are_kept_in_the_same_groups(tmp_path: Path, kind:
         (regression, question.parts[4]),
         (correlation, question.parts[5]),
     ):
-        one = part.increment**2 * 29 if part.kind is PartKind.PRODUCTS else (part.quantisers[0].high // 2) ** 2
+        one = part.increment**2 * 29 if len(part.columns) > 1 else (part.quantisers[0].high // 2) ** 2
         assert moments[:, 0].tolist() == [one * number for number in patients.ravel().tolist()]
     assert record_number(question.parts[4]).wide
     assert not record_number(question.parts[5]).wide

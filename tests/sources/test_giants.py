@@ -31,7 +31,7 @@ from site_agent.reading.sources.sqlite import texts as sqlite_texts
 from site_agent.reading.sources.sqlite.table import open_sqlite
 from tests.sources.database_files import write_duckdb, write_sqlite
 from tests.sources.tables import ARROW, KEY, Row, form, random_rows, study, write_csv, write_parquet
-from wardround.federation.plan.layout import Shape
+from wardround.federation.forms.parts import Shape
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.privacy.noise.vectors import IntVector

@@ -26,7 +26,8 @@ from tests.sources.conformance.study_rows import UNIT_KEY
 from tests.sources.reference_totals import Row, reference_keys, reference_totals
 from wardround.analyst.sql.read import parse
 from wardround.federation.errors import FederationError, Mistaken, SchemaRefused
-from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.forms.parts import Shape
+from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import Comparison, Operator, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.study.study import Study

@@ -18,7 +18,7 @@ from tests.sources.postgresql_cluster import Cluster, absent, begun, cluster
 from tests.sources.postgresql_tables import AB, BY_DX, KEY, ask, dataset, new_table, postgresql_table, study, totals
 from tests.sources.reference_totals import Row
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.plan.layout import Shape
+from wardround.federation.forms.parts import Shape
 from wardround.federation.question.query import Aggregate, Statistic
 
 psycopg = pytest.importorskip("psycopg")

@@ -18,7 +18,7 @@ from site_agent.reading.sources.files.files import DuckdbFiles
 from site_agent.serving.open_dataset import open_dataset
 from tests.sources.tables import ARROW, KEY, Row, form, random_rows, study, totals, write_csv, write_parquet
 from wardround.federation.errors import FederationError, SourceAway, SourceFailed
-from wardround.federation.plan.layout import Shape
+from wardround.federation.forms.parts import Shape
 from wardround.federation.question.cohort import And, Comparison, Operator, Within
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study.study import Study

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.combining import NoiseSetting, combine
+from coordinator.combining import combine
 from coordinator.rounds.planning import plans_for
 from site_agent.reading.bounding.tally import finish, tally_width
 from wardround.federation.forms.grids import Quantiser
-from wardround.federation.plan.layout import Part, PartKind, Shape
+from wardround.federation.forms.parts import Part, Records, Shape, Sums
+from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.plan import Plan, shape_of
 from wardround.federation.question.answer import AskRequest, Estimate
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
@@ -142,28 +143,26 @@ def tally(part: Part, form: Shape, columns: Columns, groups: np.ndarray | None) 
         width = tally_width(part)
         return np.bincount(cells * width + codes, minlength=part.groups * width).reshape(part.groups, width)
 
-    match part.kind:
-        case PartKind.EVENTS | PartKind.PATIENTS if part.columns:
+    match part.sums:
+        case Sums.COUNT if part.columns:
             domains = [form.table.column(name).domain for name in part.columns]
             places = [np.array([domain.index(value) for value in columns[name].tolist()])
                       for domain, name in zip(domains, part.columns, strict=True)]  # fmt: skip
             cells = np.ravel_multi_index(places, [len(domain) for domain in domains])
             return added()[:, None]
-        case PartKind.EVENTS | PartKind.PATIENTS:
+        case Sums.COUNT:
             return added()[:, None]
-        case PartKind.SUM:
+        case Sums.LEVELS:
             return added(q[0])[:, None]
-        case PartKind.MEAN:
+        case Sums.COUNTED_LEVELS:
             return np.stack((added(), added(q[0])), axis=1)
-        case PartKind.MOMENTS:
-            return np.stack((added(), added(q[0]), added(q[0] ** 2)), axis=1)
-        case PartKind.PRODUCTS:
+        case Sums.PRODUCTS:
             pairs = itertools.combinations_with_replacement(range(len(q)), 2)
             return np.stack([added(), *map(added, q), *(added(q[i] * q[j]) for i, j in pairs)], axis=1)
         case _:
             assert part.coding is not None
             codes = np.minimum((q[0] + part.coding.offset) // part.coding.width, part.coding.codes - 1)
-            return coded(2 * codes + q[1] if part.kind is PartKind.LAST else codes)
+            return coded(2 * codes + q[1] if part.records is Records.LAST else codes)
 
 
 def covered(estimates: Sequence[Estimate], truths: Sequence[float] | float, *, shrunk: float = 1.0) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coordinator.combining.quantiles import consistent, level_variance
 from wardround.federation.forms.grids import Tree
+from wardround.federation.statistics.quantile import consistent, level_variance
 
 TREES = [Tree(2, 5), Tree(3, 4), Tree(6, 2), Tree(16, 1)]
 

@@ -13,13 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.combining.noise import NORMAL, Noise, NoiseSetting, noise_of
 from tests.statistics.cohorts import Aggregate, Experiment, Statistic, study
+from wardround.federation.forms.definition import Received
 from wardround.federation.forms.release import Release
+from wardround.federation.forms.totals import NORMAL, Noise, NoiseSetting, noise_of
 from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Loss
 from wardround.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from wardround.privacy.budget.calibration import without_slack
+from wardround.privacy.mechanisms.partition_selection import SelectionFact
 from wardround.privacy.noise.distribution import Mechanism
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +74,8 @@ def pins_both_ends_of_a_keys_count(keys: types.ModuleType) -> None:
             Release(plan.plan_id, f"s{site}", "2026-01-01", np.array([number]), ("k",))
             for site, number in enumerate(numbers)
         ]
-        (found,) = keys.shown_keys(plan, experiment.form, releases, setting=NoiseSetting())
+        fact = SelectionFact(plan.laws()[0], plan.threshold, max_keys=1, steps=1)
+        (found,) = keys.shown_keys(Received(experiment.form, releases, fact, NoiseSetting(), {}))
         return found.value, found.interval
 
     reach = noise_of(law, noises=2).critical * math.sqrt(2) * sigma / step
@@ -122,8 +125,8 @@ def pins_the_margin_of_a_course(courses: types.ModuleType) -> None:
 
 EVALUATING, SPREAD, KEYS = (
     "wardround.analyst.learning.evaluating",
-    "coordinator.combining.spread",
-    "coordinator.combining.keys",
+    "wardround.federation.statistics.spread",
+    "wardround.federation.statistics.keys",
 )
 COURSES = "wardround.analyst.asking.multi_round"
 LAWS = {

@@ -9,12 +9,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from coordinator.combining.noise import NORMAL, Noise
-from coordinator.combining.products import Products, _correlations
-from coordinator.combining.quantiles import Scale
-from coordinator.combining.regressions import Fit, fitted
-from coordinator.combining.spread import Moments
-from coordinator.combining.survival import curve_of
+from wardround.federation.forms.totals import NORMAL, Noise
+from wardround.federation.statistics.correlation import _correlations
+from wardround.federation.statistics.products import Products
+from wardround.federation.statistics.quantile import Scale
+from wardround.federation.statistics.regression import Fit, fitted
+from wardround.federation.statistics.spread import Moments
+from wardround.federation.statistics.survival import curve_of
 
 STEP = 1e-3
 

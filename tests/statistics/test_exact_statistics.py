@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coordinator.combining.tables import chi_square_tail
 from tests.statistics.cohorts import Aggregate, Experiment, Statistic
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import Clip
+from wardround.federation.statistics.crosstab import chi_square_tail
 
 PEOPLE = 1503
 

@@ -9,13 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from coordinator.combining import NoiseSetting
 from coordinator.rounds.expected_error import expected_errors
 from coordinator.rounds.planning import plans_for
 from tests.coordinator.losses import charged
 from tests.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, study
+from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.charge_split import shares
-from wardround.federation.plan.layout import Shape
 from wardround.federation.plan.plan import shape_of
 from wardround.federation.question.answer import AskRequest, ExpectedError
 from wardround.federation.question.query import Query

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from coordinator.combining import NoiseSetting, combine
+from coordinator.combining import combine
 from tests.statistics.cohorts import EXACT, SITES, SUM, Aggregate, Experiment, Statistic
+from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.question.answer import Estimate
 
 ASKED = {

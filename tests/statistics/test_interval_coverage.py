@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coordinator.combining import Noise
-from coordinator.combining.keys import shown_keys
-from coordinator.combining.noise import NORMAL
-from coordinator.combining.quantiles import level_variance
-from coordinator.combining.survival import curve_of
-from coordinator.combining.tables import independence, p_value
-from coordinator.combining.total import Found
 from tests.statistics.cohorts import SITES, SUM, Aggregate, Experiment, Statistic, band, covered, seeded
+from wardround.federation.forms.definition import Received
 from wardround.federation.forms.release import Release
+from wardround.federation.forms.totals import NORMAL, Found, Noise
+from wardround.federation.plan.plan import facts_of
 from wardround.federation.question.answer import Estimate
+from wardround.federation.statistics.crosstab import independence, p_value
+from wardround.federation.statistics.keys import shown_keys
+from wardround.federation.statistics.quantile import level_variance
+from wardround.federation.statistics.survival import curve_of
 
 SHRUNK = 0.8
 
@@ -266,7 +266,8 @@ def test_counts_of_keys_near_the_threshold() -> None:
     found = []
     for number in drawn[drawn > experiment.plan.threshold].tolist():
         release = Release(experiment.plan.plan_id, "s0", "2026-01-01", np.array([number]), ("near",))
-        found.extend(shown_keys(experiment.plan, experiment.form, [release], setting=SITES))
+        (fact,) = facts_of(experiment.plan, experiment.form)
+        found.extend(shown_keys(Received(experiment.form, [release], fact, SITES, {})))
     assert 0.1 < len(found) / len(drawn) < 0.25
     assert_held_when_shown(found, float(near), seldom=(1.0, 1.0))
 

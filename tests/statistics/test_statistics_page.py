@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import ROOT, anchors
 from tests.statistics.cohorts import Aggregate, Experiment, Statistic
-from wardround.federation.plan.layout import Part, PartKind
+from wardround.federation.forms.parts import Part, Sums
 
 PAGE = ROOT / "docs" / "statistics.md"
 SECTIONS = {
@@ -49,12 +49,12 @@ def test_every_statistic_has_its_section() -> None:
 
 def one_record(part: Part) -> float:
     """What one record counts for, in grid steps."""
-    match part.kind:
-        case PartKind.MEAN:
+    match part.sums:
+        case Sums.COUNTED_LEVELS:
             return float(part.quantisers[0].high)
-        case PartKind.MOMENTS:
+        case Sums.PRODUCTS if len(part.columns) == 1:
             return float((part.quantisers[0].high // 2) ** 2)
-        case PartKind.PRODUCTS:
+        case Sums.PRODUCTS:
             return 29.0 * part.increment**2
         case _:
             return float(part.increment)
@@ -67,7 +67,7 @@ def test_the_norms_of_the_page_are_those_that_price_a_question(name: str) -> Non
     first, second, aggregate = NORMS[name]
     (part,) = Experiment.of(aggregate).form.parts
     found = (part.l1_sensitivity / one_record(part), math.sqrt(part.l2_sensitivity_squared) / one_record(part))
-    if part.kind is PartKind.PRODUCTS:
+    if part.sums is Sums.PRODUCTS and len(part.columns) > 1:
         # Columns whose steps do not fill the grid move it by less.
         assert found[0] <= first
         assert found[1] <= second

@@ -9,15 +9,17 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from coordinator.combining import NoiseSetting
 from coordinator.rounds.expected_error import expected_errors
 from coordinator.rounds.planning import planned_for, target_of
+from wardround.analyst.asking import builder
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-from wardround.federation.plan.layout import Shape
+from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.plan import Planned, privacy_target
 from wardround.federation.plan.sql_text import aggregate_text, query_text
 from wardround.federation.question.answer import AskRequest
-from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
+from wardround.federation.question.query import GroupBy, Query
+from wardround.federation.statistics import find
 from wardround.federation.study.study import ColumnType, Study, Table, delta_fault
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.filter import epsilon_remaining
@@ -85,23 +87,24 @@ def study_costs(study: Study, *, patients: int | None = None, sites: int | None 
 
 def typical_questions(table: Table) -> Iterator[Query]:
     """Counts, patients by every public category and month, the values of open ones, and three of every number."""
-    patients = Aggregate(Statistic.COUNT, table.unit_key)
-    yield Query(table.name, (Aggregate(Statistic.COUNT),))
-    yield Query(table.name, (patients,))
+    about = builder.query(table.name)
+    patients = about.count(distinct=table.unit_key)
+    yield about.count().query
+    yield patients.query
     for column in table.columns:
         match column.type:
             case ColumnType.CATEGORY if not column.open:
-                yield Query(table.name, (patients,), None, (Grouping(column.name),))
+                yield patients.group_by(column.name).query
             case ColumnType.CATEGORY:
-                yield Query(table.name, (Aggregate(Statistic.KEYS, column.name),))
+                yield about.keys(column.name).query
             case ColumnType.DATE if column.lower is not None:
-                yield Query(table.name, (patients,), None, (Grouping(column.name, GroupBy.MONTH),))
+                yield patients.group_by(builder.month(column.name)).query
             case ColumnType.BOOLEAN:
-                yield Query(table.name, (Aggregate(Statistic.MEAN, column.name),))
+                yield about.mean(column.name).query
             case ColumnType.INTEGER | ColumnType.NUMBER if column.numeric_bounds is not None:
-                yield Query(table.name, (Aggregate(Statistic.MEAN, column.name),))
-                yield Query(table.name, (Aggregate(Statistic.QUANTILE, column.name, level=0.5),))
-                yield Query(table.name, (Aggregate(Statistic.HISTOGRAM, column.name, bins=_BINS),))
+                yield about.mean(column.name).query
+                yield about.median(column.name).query
+                yield about.histogram(column.name, _BINS).query
             case _:
                 pass
 
@@ -151,7 +154,7 @@ def _cost(query: Query, study: Study, participants: Mapping[str, int], askings: 
         (expected,) = expected_errors(plans[0].plan, plans[0].layout, participants, NoiseSetting())
         errors.append(expected.standard_error)
         groups, note = expected.groups, expected.note
-    opened = any(aggregate.statistic is Statistic.KEYS for aggregate in query.aggregates)
+    opened = any(find(aggregate.statistic).selects_keys for aggregate in query.aggregates)
     return QuestionCost(
         query.table,
         _title(query),

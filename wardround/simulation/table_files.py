@@ -10,9 +10,11 @@ from site_agent.reading.dataset import Dataset, TableSource
 from site_agent.reading.examples import Examples
 from site_agent.serving.open_dataset import open_dataset
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape, shape
-from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.plan.layout import shape
+from wardround.federation.question.query import Query
+from wardround.federation.statistics.count import units
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.privacy.noise.vectors import Bounded
@@ -82,7 +84,7 @@ def rounded_patients(dataset: Dataset, study: Study) -> int:
     """About how many patients a simulated site would declare: two digits, rounded up."""
     most = 1
     for table in study.tables:
-        query = Query(table.name, (Aggregate(Statistic.COUNT, table.unit_key),))
+        query = Query(table.name, (units(table),))
         form = shape(query, study, Mechanism.DISCRETE_LAPLACE)
         try:
             dataset.check(form)

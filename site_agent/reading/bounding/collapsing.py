@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from site_agent.reading.bounding.unit_shares import Crammed
-from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.grids import Coding
-from wardround.federation.plan.layout import Part, PartKind
+from wardround.federation.forms.parts import Part, Records, Sums
 from wardround.privacy.noise.vectors import IntVector
 
 _PENDING = 2**20
@@ -32,20 +31,20 @@ def coded(levels: Vector, coding: Coding) -> Vector:
 
 def row_numbers(part: Part, levels: Sequence[Vector]) -> list[Vector]:
     """What of each row is joined: its levels, or 2·code + event."""
-    if part.kind is PartKind.LAST:
-        return [2 * coded(levels[0], _coding(part)) + levels[1]]
+    if part.records is Records.LAST:
+        return [2 * coded(levels[0], part.codes) + levels[1]]
     return list(levels)
 
 
 def joined(part: Part, numbers: Sequence[Vector], starts: NDArray[np.intp]) -> list[Vector]:
     """The numbers of rows, or of pieces, that stand together: their sums, or the greatest of them."""
-    join = np.maximum if part.kind is PartKind.LAST else np.add
+    join = np.maximum if part.records is Records.LAST else np.add
     return [join.reduceat(number, starts) for number in numbers]
 
 
 def record_values(part: Part, together: Sequence[Vector], rows: Vector) -> list[IntVector]:
     """The values of records of so many rows each: ⌊(2·sum + n) / 2n⌋, the code of that, or the greatest code."""
-    if part.kind is PartKind.LAST:
+    if part.records is Records.LAST:
         return _plain(together)
     means = [(2 * total + rows) // (2 * rows) for total in together]
     return own_values(part, means)
@@ -53,11 +52,9 @@ def record_values(part: Part, together: Sequence[Vector], rows: Vector) -> list[
 
 def own_values(part: Part, levels: Sequence[Vector]) -> list[IntVector]:
     """The values of records from their own levels: where every row is one."""
-    match part.kind:
-        case PartKind.CODES | PartKind.TREE:
-            return _plain([coded(levels[0], _coding(part))])
-        case _:
-            return _plain(row_numbers(part, levels))
+    if part.sums is Sums.CODES and part.records is not Records.LAST:
+        return _plain([coded(levels[0], part.codes)])
+    return _plain(row_numbers(part, levels))
 
 
 def _plain(values: Sequence[Vector]) -> list[IntVector]:
@@ -101,9 +98,3 @@ class Joining:
         if starts.size:
             place, rows, numbers = place[starts], np.add.reduceat(rows, starts), joined(self._part, numbers, starts)
         self._held, self._waiting = [(place, rows, *numbers)], 0
-
-
-def _coding(part: Part) -> Coding:
-    if part.coding is None:
-        raise InvariantBroken(private="a part of codes has none")
-    return part.coding

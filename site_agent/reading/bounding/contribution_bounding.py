@@ -14,14 +14,15 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from site_agent.reading.bounding.giants import Counts, numbers_at
-from site_agent.reading.bounding.tally import Tally, tally_width
-from wardround.federation.plan.layout import Part, PartKind
+from site_agent.reading.bounding.tally import tally_width
+from wardround.federation.forms.parts import Part, Sums, Tally
 from wardround.privacy.noise.vectors import IntVector
 
 Numbers = NDArray[np.unsignedinteger]
@@ -94,14 +95,16 @@ def record_number(part: Part) -> RecordNumber:
     cell_bits = (part.groups - 1).bit_length()
     bits: tuple[int, ...] = ()
     lowest: tuple[int, ...] = ()
-    match part.kind:
-        case PartKind.EVENTS | PartKind.PATIENTS:
+    match part.sums:
+        case Sums.COUNT:
             pass
-        case PartKind.CODES | PartKind.TREE | PartKind.LAST:
+        case Sums.CODES:
             bits, lowest = ((tally_width(part) - 1).bit_length(),), (0,)
-        case _:
+        case Sums.LEVELS | Sums.COUNTED_LEVELS | Sums.PRODUCTS:
             bits = tuple((quantiser.high - quantiser.low).bit_length() for quantiser in part.quantisers)
             lowest = tuple(quantiser.low for quantiser in part.quantisers)
+        case _:
+            assert_never(part.sums)
     return RecordNumber(cell_bits, bits, lowest, wide=cell_bits + sum(bits) > _NARROW)
 
 
@@ -278,21 +281,21 @@ def _sum(pieces: tuple[_Records, ...], part: Part) -> Tally:
 def _tally(records: _Records, part: Part) -> Tally:
     """Exact sums in whole numbers, each record once or as often as `copies` says; see `MOST_RECORDS`."""
     cell, values = _held(records, record_number(part))
-    match part.kind:
-        case PartKind.EVENTS | PartKind.PATIENTS:
+    match part.sums:
+        case Sums.COUNT:
             return _counted(cell, part.groups, records.copies)[:, np.newaxis]
-        case PartKind.CODES | PartKind.TREE | PartKind.LAST:
+        case Sums.CODES:
             width = tally_width(part)
             return _counted(cell * width + values[0], part.groups * width, records.copies).reshape(-1, width)
-        case PartKind.SUM:
-            return _added(cell, values[0], part.groups, records.copies)[:, np.newaxis]
-        case _:
-            columns = [_counted(cell, part.groups, records.copies)]
+        case Sums.LEVELS | Sums.COUNTED_LEVELS | Sums.PRODUCTS:
+            columns = [] if part.sums is Sums.LEVELS else [_counted(cell, part.groups, records.copies)]
             columns += [_added(cell, value, part.groups, records.copies) for value in values]
-            if part.kind is not PartKind.MEAN:
+            if part.sums is Sums.PRODUCTS:
                 pairs = itertools.combinations_with_replacement(values, 2)
                 columns += [_added(cell, left * right, part.groups, records.copies) for left, right in pairs]
             return np.stack(columns, axis=1)
+        case _:
+            assert_never(part.sums)
 
 
 def _held(records: _Records, form: RecordNumber) -> tuple[NDArray[np.intp], list[IntVector]]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from site_agent.reading.bounding.collapsing import Joining, joined, own_values, record_values, row_numbers
-from site_agent.reading.bounding.tally import Tally
 from site_agent.reading.columnstore.array_cells import NO_LEVEL, Cells, Vector, Vectors
 from site_agent.reading.columnstore.column_encoding import KeptColumn
 from site_agent.reading.columnstore.row_filter import Mask
@@ -29,8 +28,7 @@ from site_agent.reading.columnstore.scan import (
     by_patient_and_cell,
 )
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.plan.layout import Part, PartKind, Shape
-from wardround.federation.question.query import Statistic
+from wardround.federation.forms.parts import Part, Records, Shape, Sums, Tally
 from wardround.federation.study.study import ColumnType, Unit
 
 _EXACT_ROWS = 2**18
@@ -55,7 +53,7 @@ class Chunk:
         return self.span.rows
 
 
-class Sums(Protocol):
+class Adding(Protocol):
     """What is added up for one part."""
 
     def add(self, chunk: Chunk) -> None:
@@ -165,12 +163,11 @@ class RecordSums:
 
     def __init__(self, form: Shape, part: Part, cells: Cells, levels: list[Vectors], *, width: int, rows: int) -> None:
         self._part, self._cells, self._levels = part, cells, levels
-        # Where every event is a unit every row is a record; only a count of patients still counts each once.
-        counts_patients = part.kind is PartKind.PATIENTS and part.aggregates[0].statistic is Statistic.COUNT
-        self._collapses = form.unit is Unit.PATIENT or counts_patients
+        # Where every event is a unit every row is a record; only units by themselves are still counted once.
+        self._collapses = form.unit is Unit.PATIENT or part.records is Records.UNITS
         self._most = part.max_groups if form.unit is Unit.PATIENT else cells.groups
         largest = max((q.high for q in part.quantisers), default=1)
-        squared = part.kind in (PartKind.MOMENTS, PartKind.PRODUCTS)
+        squared = part.sums is Sums.PRODUCTS
         self._total = _zeros(cells.groups, width, rows * (largest**2 if squared else largest))
         self._piecewise = _Piecewise(part, 0, 0)
 
@@ -217,21 +214,23 @@ class RecordSums:
 
     def _add_records(self, cell: Vector | None, values: list[Vector], records: int) -> None:
         total, width = self._total, self._total.shape[1]
-        match self._part.kind:
-            case PartKind.PATIENTS:
+        match self._part.sums:
+            case Sums.COUNT:
                 _add(total[:, 0], cell, None, records)
-            case PartKind.CODES | PartKind.TREE | PartKind.LAST:
+            case Sums.CODES:
                 place = values[0] if cell is None else cell * width + values[0]
                 _add(total.reshape(-1), place, None, records)
-            case PartKind.MEAN | PartKind.MOMENTS | PartKind.PRODUCTS:
+            case Sums.COUNTED_LEVELS | Sums.PRODUCTS:
                 _add(total[:, 0], cell, None, records)
                 sums = [*values]
-                if self._part.kind is not PartKind.MEAN:
+                if self._part.sums is Sums.PRODUCTS:
                     sums += [left * right for left, right in itertools.combinations_with_replacement(values, 2)]
                 for offset, value in enumerate(sums, start=1):
                     _add(total[:, offset], cell, value, records)
-            case _:
+            case Sums.LEVELS:
                 raise InvariantBroken(private="rows were added up as records")
+            case _:
+                assert_never(self._part.sums)
 
 
 def _first_rows(form: Shape) -> _FirstRows | None:

@@ -17,9 +17,9 @@ from site_agent.reading.columnstore.column_encoding import KeptColumn, per_row
 from site_agent.reading.columnstore.row_filter import Columns, present
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.grids import Quantiser
-from wardround.federation.plan.layout import Part, Shape
+from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.question.grouping import MONTHS_A_YEAR, domain, month_range
-from wardround.federation.question.query import GroupBy, Grouping, Statistic
+from wardround.federation.question.query import GroupBy, Grouping
 from wardround.federation.study.study import Column
 
 Vector = NDArray[np.int64]
@@ -45,10 +45,7 @@ class Cells:
 
 def cells_of(form: Shape, part: Part, columns: Columns) -> Cells:
     """The groups of a part: its own, or those of the question."""
-    aggregate = part.aggregates[0]
-    groupings = form.query.group_by
-    if aggregate.statistic in (Statistic.CHI_SQUARE, Statistic.CHOICE):
-        groupings = tuple(Grouping(name) for name in aggregate.columns)
+    groupings = part.groupings
     if not groupings:
         return Cells(1)
     sizes = [len(domain(grouping, form.table)) for grouping in groupings]

@@ -21,8 +21,8 @@ from site_agent.reading.columnstore.snapshot import Snapshot
 from site_agent.reading.dataset import Dataset, Tables
 from site_agent.reading.examples import Examples
 from wardround.federation.errors import FederationError
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.study.study import Study, Table
 from wardround.privacy.noise.vectors import Bounded
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from site_agent.reading.bounding.tally import Tally, finish, tally_width
-from site_agent.reading.columnstore.aggregate import Chunk, CodeCounts, RecordSums, RowSums, Sums
+from site_agent.reading.bounding.tally import finish, tally_width
+from site_agent.reading.columnstore.aggregate import Adding, Chunk, CodeCounts, RecordSums, RowSums
 from site_agent.reading.columnstore.array_cells import Cells, cells_of, levels_of, text_cells
 from site_agent.reading.columnstore.row_filter import selected
 from site_agent.reading.columnstore.scan import chunks
 from site_agent.reading.columnstore.snapshot import Snapshot
+from wardround.federation.forms.parts import Part, Records, Shape, Sums, Tally
 from wardround.federation.forms.release import showable
-from wardround.federation.plan.layout import Part, PartKind, Shape
 from wardround.privacy.noise.vectors import Bounded
 
 
@@ -42,7 +42,7 @@ def key_counts(form: Shape, snapshot: Snapshot) -> Mapping[str, int]:
     return dict(sorted((text, int(count)) for text, count in counts if count))
 
 
-def _scanned(form: Shape, snapshot: Snapshot, sums: list[Sums]) -> list[Tally]:
+def _scanned(form: Shape, snapshot: Snapshot, sums: list[Adding]) -> list[Tally]:
     patients = snapshot.patients()
     cohort = None if form.query.cohort is None else selected(form.query.cohort, snapshot.column)
     for span in chunks(patients):
@@ -52,16 +52,16 @@ def _scanned(form: Shape, snapshot: Snapshot, sums: list[Sums]) -> list[Tally]:
     return [each.tally() for each in sums]
 
 
-def _sums(form: Shape, part: Part, snapshot: Snapshot) -> Sums:
+def _sums(form: Shape, part: Part, snapshot: Snapshot) -> Adding:
     cells, rows = cells_of(form, part, snapshot.column), snapshot.manifest.rows
     quantised = zip(part.columns, part.quantisers, strict=True) if part.quantisers else ()
     levels = [levels_of(snapshot.column(name), quantiser) for name, quantiser in quantised]
-    match part.kind, cells:
-        case PartKind.EVENTS, Cells(column=column, table=table) if (
+    if part.records is not Records.ROWS:
+        return RecordSums(form, part, cells, levels, width=tally_width(part), rows=rows)
+    match part.sums, cells:
+        case Sums.COUNT, Cells(column=column, table=table) if (
             column is not None and table is not None and CodeCounts.possible(column, table)
         ):
             return CodeCounts(form, part, column, table)
-        case ((PartKind.EVENTS | PartKind.SUM), _):
-            return RowSums(form, part, cells, levels, rows=rows)
         case _:
-            return RecordSums(form, part, cells, levels, width=tally_width(part), rows=rows)
+            return RowSums(form, part, cells, levels, rows=rows)

@@ -36,9 +36,9 @@ from site_agent.reading.columnstore.row_filter import present, selected
 from site_agent.reading.examples import MOST_ROWS, Examples, Folds, UnitKey
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
 from wardround.federation.models.training import Input, Matrix, Vector
-from wardround.federation.plan.layout import Shape
 from wardround.federation.question.cohort import leaves
 from wardround.federation.study.study import Column, Table, Unit
 

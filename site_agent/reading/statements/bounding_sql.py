@@ -28,8 +28,8 @@ from site_agent.reading.statements.sql_trees import (
 )
 from site_agent.reading.statements.tally_sql import tally_of
 from site_agent.reading.statements.where_sql import column_name, condition
+from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.forms.release import showable
-from wardround.federation.plan.layout import Part, Shape
 from wardround.federation.question.cohort import MAX_TEXT
 from wardround.federation.study.study import Unit
 

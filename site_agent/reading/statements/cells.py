@@ -22,25 +22,16 @@ from site_agent.reading.statements.sql_trees import (
 )
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.forms.grids import Coding, Quantiser
-from wardround.federation.plan.layout import Part, Shape
+from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.question.grouping import domain, month_range
-from wardround.federation.question.query import GroupBy, Grouping, Statistic
+from wardround.federation.question.query import GroupBy, Grouping
 from wardround.federation.study.study import Column, ColumnType
-
-_OWN_CELLS = (Statistic.CHI_SQUARE, Statistic.CHOICE)
-
-
-def groupings(form: Shape, part: Part) -> tuple[Grouping, ...]:
-    """What makes the cells of a part: the question's groups, or the part's own columns where it is a table itself."""
-    if part.aggregates[0].statistic in _OWN_CELLS:
-        return tuple(Grouping(name) for name in part.columns)
-    return form.query.group_by
 
 
 def cell(form: Shape, part: Part, dialect: RowDialect) -> exp.Expression:
     """The number of the row's cell, the last grouping counting fastest; NULL outside the public keys."""
     found: exp.Expression | None = None
-    for grouping in groupings(form, part):
+    for grouping in part.groupings:
         place = _place(grouping, form.table.column(grouping.column), dialect)
         size = integer(len(domain(grouping, form.table)))
         found = place if found is None else plus(times(found, size), place)

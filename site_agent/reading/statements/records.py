@@ -7,6 +7,7 @@ statement is a tree (never formatted text) and total: no row can make it fail.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from sqlglot import exp
 
@@ -25,16 +26,12 @@ from site_agent.reading.statements.sql_trees import (
     times,
 )
 from site_agent.reading.statements.where_sql import condition
-from wardround.federation.errors import InvariantBroken
-from wardround.federation.forms.grids import Coding
-from wardround.federation.plan.layout import Part, PartKind, Shape
+from wardround.federation.forms.parts import Part, Records, Shape, Sums
 from wardround.federation.question.cohort import leaves
-from wardround.federation.question.query import Statistic
 from wardround.federation.study.study import Column, Unit
 
 UNIT, CELL, WEIGHT = "unit", "cell", "weight"
 SELECTED, RECORDS = "selected", "records"
-_COLLAPSED = (PartKind.PATIENTS, PartKind.MEAN, PartKind.MOMENTS, PartKind.PRODUCTS, PartKind.CODES, PartKind.TREE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,42 +62,43 @@ def level_names(part: Part) -> tuple[str, ...]:
 
 def value_names(part: Part) -> tuple[str, ...]:
     """What a record holds beside its cell: nothing, its code, or the level of each column."""
-    match part.kind:
-        case PartKind.EVENTS | PartKind.PATIENTS:
+    match part.sums:
+        case Sums.COUNT:
             return ()
-        case PartKind.CODES | PartKind.TREE | PartKind.LAST:
+        case Sums.CODES:
             return ("v0",)
-        case _:
+        case Sums.LEVELS | Sums.COUNTED_LEVELS | Sums.PRODUCTS:
             return tuple(f"v{place}" for place in range(len(part.columns)))
+        case _:
+            assert_never(part.sums)
 
 
 def is_collapsed(form: Shape, part: Part) -> bool:
     """Whether a unit has one record for each cell, whatever the number of its rows there.
 
-    Where every event is a unit every row is a record; only a count of patients still counts each once.
+    Where every event is a unit every row is a record; only units by themselves are still counted once.
     """
     if form.unit is Unit.EVENT:
-        return part.kind is PartKind.PATIENTS and part.aggregates[0].statistic is Statistic.COUNT
-    return part.kind in _COLLAPSED or part.kind is PartKind.LAST
+        return part.records is Records.UNITS
+    return part.records is not Records.ROWS
 
 
 def record_cap(form: Shape, part: Part) -> int | None:
     """How many records of a unit count, or None where no unit can have too many."""
     if form.unit is not Unit.PATIENT:
         return None
-    match part.kind:
-        case PartKind.EVENTS if part.groups == 1:
-            # With one cell it does not matter which rows count, only how many: see `records`.
-            return None
-        case PartKind.EVENTS | PartKind.SUM:
-            return form.table.max_rows_per_unit
-        case _:
-            return part.max_groups if part.max_groups < part.groups else None
+    if is_weighed(form, part):
+        # With one cell it does not matter which rows count, only how many: see `records`.
+        return None
+    if part.records is Records.ROWS:
+        return form.table.max_rows_per_unit
+    return part.max_groups if part.max_groups < part.groups else None
 
 
 def is_weighed(form: Shape, part: Part) -> bool:
     """Whether a record stands for several rows and says for how many, under the name "weight"."""
-    return part.kind is PartKind.EVENTS and part.groups == 1 and form.unit is Unit.PATIENT
+    counted = part.records is Records.ROWS and part.sums is Sums.COUNT
+    return counted and part.groups == 1 and form.unit is Unit.PATIENT
 
 
 def selected(form: Shape, part: Part, rows: TypedRows, dialect: RowDialect) -> exp.Select:
@@ -149,22 +147,16 @@ def with_records(
 
 
 def _values(part: Part, dialect: Dialect, *, collapsed: bool) -> list[exp.Expression]:
-    if part.kind is PartKind.LAST:
+    if part.records is Records.LAST:
         # The later of two times, and of two equal ones the one with the event.
-        both = plus(times(code(ref("v0"), _coding(part), dialect), integer(2)), ref("v1"))
+        both = plus(times(code(ref("v0"), part.codes, dialect), integer(2)), ref("v1"))
         return [exp.Max(this=both) if collapsed else both]
     levels = [
         _mean(ref(f"v{place}"), dialect) if collapsed else ref(f"v{place}") for place in range(len(part.quantisers))
     ]
-    if part.kind in (PartKind.CODES, PartKind.TREE):
-        return [code(levels[0], _coding(part), dialect)]
+    if part.sums is Sums.CODES:
+        return [code(levels[0], part.codes, dialect)]
     return levels
-
-
-def _coding(part: Part) -> Coding:
-    if part.coding is None:
-        raise InvariantBroken(private="a part of codes has none")
-    return part.coding
 
 
 def _mean(level: exp.Expression, dialect: Dialect) -> exp.Expression:

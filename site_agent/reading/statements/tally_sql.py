@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 import numpy as np
 from sqlglot import exp
 
-from site_agent.reading.bounding.tally import Tally, tally_width
+from site_agent.reading.bounding.tally import tally_width
 from site_agent.reading.statements.dialect import Dialect
 from site_agent.reading.statements.records import (
     CELL,
@@ -24,9 +25,8 @@ from site_agent.reading.statements.records import (
     with_records,
 )
 from site_agent.reading.statements.sql_trees import counted, grouped, named, ref, relation, times
-from wardround.federation.plan.layout import Part, PartKind, Shape
+from wardround.federation.forms.parts import Part, Shape, Sums, Tally
 
-_CODED = (PartKind.CODES, PartKind.TREE, PartKind.LAST)
 _LARGEST = 2**63
 _AT_ONCE = 2**14
 
@@ -38,7 +38,7 @@ def tally_statement(form: Shape, part: Part, rows: TypedRows, dialect: Dialect) 
 
 def is_coded(part: Part) -> bool:
     """Whether records are counted by code, so that a line of the tally is (cell, code, number)."""
-    return part.kind in _CODED
+    return part.sums is Sums.CODES
 
 
 def tally_of(source: str, form: Shape, part: Part, dialect: Dialect) -> exp.Select:
@@ -52,18 +52,20 @@ def tally_of(source: str, form: Shape, part: Part, dialect: Dialect) -> exp.Sele
 def _totals(form: Shape, part: Part, dialect: Dialect) -> list[exp.Expression]:
     names = value_names(part)
     sums = [dialect.total(ref(name)) for name in names]
-    match part.kind:
-        case PartKind.EVENTS if is_weighed(form, part):
+    match part.sums:
+        case Sums.COUNT if is_weighed(form, part):
             return [dialect.total(ref(WEIGHT))]
-        case PartKind.SUM:
+        case Sums.COUNT | Sums.CODES:
+            return [counted()]
+        case Sums.LEVELS:
             return sums
-        case PartKind.MEAN:
+        case Sums.COUNTED_LEVELS:
             return [counted(), *sums]
-        case PartKind.MOMENTS | PartKind.PRODUCTS:
+        case Sums.PRODUCTS:
             pairs = itertools.combinations_with_replacement(names, 2)
             return [counted(), *sums, *(dialect.total(times(ref(left), ref(right))) for left, right in pairs)]
         case _:
-            return [counted()]
+            assert_never(part.sums)
 
 
 def read_tally(part: Part, lines: Iterable[Sequence[object]]) -> Tally:

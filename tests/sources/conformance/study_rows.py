@@ -8,7 +8,8 @@ import random
 from collections.abc import Mapping
 
 from tests.sources.reference_totals import Cell, Row
-from wardround.federation.plan.layout import Shape, shape
+from wardround.federation.forms.parts import Shape
+from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.study.study import Study

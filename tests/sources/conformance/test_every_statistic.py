@@ -24,7 +24,7 @@ from tests.sources.conformance.study_rows import (
     strange,
 )
 from tests.sources.reference_totals import Row, reference_keys, reference_totals
-from wardround.federation.plan.layout import Shape
+from wardround.federation.forms.parts import Shape
 from wardround.federation.question.query import Statistic
 from wardround.federation.study.study import Study
 

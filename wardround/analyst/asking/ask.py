@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from wardround.analyst.asking.multi_round import Course, composed, round_epsilon
 from wardround.analyst.link.link import AnalystLink
-from wardround.analyst.showing.presentation import label_of
 from wardround.analyst.showing.result import PreviewResult, Result
 from wardround.federation.errors import BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
 from wardround.federation.plan.charge_split import shares
 from wardround.federation.plan.layout import layout
 from wardround.federation.plan.plan import PrivacyTarget, privacy_target
+from wardround.federation.plan.sql_text import label_text
 from wardround.federation.plan.typed import Typed
 from wardround.federation.question.answer import Answer, AskRequest, Excess, Loss, Preview, Progress
 from wardround.federation.study.study import Study
@@ -217,4 +217,4 @@ def _shares(typed: Typed, answer: Answer, study: Study) -> tuple[tuple[str, floa
     if len(form.parts) == 1:
         return ()
     split = zip(form.parts, shares(form, mechanism), strict=True)
-    return tuple((", ".join(label_of(each) for each in part.aggregates), float(share)) for part, share in split)
+    return tuple((", ".join(label_text(each) for each in part.aggregates), float(share)) for part, share in split)

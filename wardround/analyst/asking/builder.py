@@ -13,6 +13,7 @@ from wardround.analyst.showing.presentation import Condition, Every, Ordering, V
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.question.cohort import And, Expression
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.strict_toml import nearest
 
 Bounds = Mapping[str, tuple[float, float]]
 """Narrower bounds than the study's, by column."""
@@ -43,23 +44,23 @@ class Draft:
 
     def count(self, *, distinct: str | None = None) -> Draft:
         """Count events; with `distinct` the study's unit key, count patients."""
-        return self._add(Aggregate(Statistic.COUNT, distinct))
+        return self.of("count", *([] if distinct is None else [distinct]))
 
     def sum(self, column: str, *, within: Bounds | None = None) -> Draft:
         """Add up a column."""
-        return self._of(Statistic.SUM, column, within=within)
+        return self.of("sum", column, within=within)
 
     def mean(self, column: str, *, within: Bounds | None = None) -> Draft:
         """The mean of a column: of the patients' own means."""
-        return self._of(Statistic.MEAN, column, within=within)
+        return self.of("mean", column, within=within)
 
     def variance(self, column: str, *, within: Bounds | None = None) -> Draft:
         """How the patients' own means vary, in squares."""
-        return self._of(Statistic.VARIANCE, column, within=within)
+        return self.of("variance", column, within=within)
 
     def std(self, column: str, *, within: Bounds | None = None) -> Draft:
         """The root of the variance."""
-        return self._of(Statistic.STD, column, within=within)
+        return self.of("std", column, within=within)
 
     def median(self, column: str, *, within: Bounds | None = None) -> Draft:
         """The value that half of the patients are below."""
@@ -67,39 +68,55 @@ class Draft:
 
     def quantile(self, column: str, level: float, *, within: Bounds | None = None) -> Draft:
         """The value that a share `level` of the patients are below."""
-        return self._of(Statistic.QUANTILE, column, level=float(level), within=within)
+        return self.of("quantile", column, level=float(level), within=within)
 
     def histogram(self, column: str, bins: int, *, within: Bounds | None = None) -> Draft:
         """How many patients are in each of `bins` intervals of equal width."""
-        return self._of(Statistic.HISTOGRAM, column, bins=bins, within=within)
+        return self.of("histogram", column, bins=bins, within=within)
 
     def share_below(self, column: str, value: float, *, within: Bounds | None = None) -> Draft:
         """The share of patients at or below a value."""
-        return self._of(Statistic.BELOW, column, level=float(value), within=within)
+        return self.of("below", column, level=float(value), within=within)
 
     def chi_square(self, column: str, other: str) -> Draft:
         """Whether two categories depend on each other, and the table of both."""
-        return self._of(Statistic.CHI_SQUARE, column, other)
+        return self.of("chi_square", column, other)
 
     def correlation(self, column: str, *others: str, within: Bounds | None = None) -> Draft:
         """The correlation of every two of the columns."""
-        return self._of(Statistic.CORRELATION, column, *others, within=within)
+        return self.of("correlation", column, *others, within=within)
 
     def regression(self, outcome: str, *predictors: str, within: Bounds | None = None) -> Draft:
         """Linear regression of the outcome on the predictors."""
-        return self._of(Statistic.REGRESSION, outcome, *predictors, within=within)
+        return self.of("regression", outcome, *predictors, within=within)
 
     def survival(self, time: str, event: str, *, bins: int | None = None, within: Bounds | None = None) -> Draft:
         """The Kaplan–Meier curve: who is left after a time, `event` telling whether it ended or was cut off."""
-        return self._of(Statistic.SURVIVAL, time, event, bins=bins, within=within)
+        return self.of("survival", time, event, bins=bins, within=within)
 
     def mode(self, column: str) -> Draft:
         """The most frequent value of a category."""
-        return self._of(Statistic.CHOICE, column)
+        return self.of("choice", column)
 
     def keys(self, column: str) -> Draft:
         """The values of an open category that enough patients have."""
-        return self._of(Statistic.KEYS, column)
+        return self.of("keys", column)
+
+    def of(
+        self,
+        statistic: str,
+        *columns: str,
+        level: float | None = None,
+        bins: int | None = None,
+        within: Bounds | None = None,
+    ) -> Draft:
+        """Any statistic by its word, as a site's policy lists it: also one that has no method here."""
+        known = [each.value for each in Statistic]
+        if statistic not in known:
+            raise QueryMistaken(f"there is no statistic {statistic!r}; {nearest(statistic, known)}")
+        clips = tuple(Clip(name, float(low), float(high)) for name, (low, high) in sorted((within or {}).items()))
+        column, others = (columns[0], columns[1:]) if columns else (None, ())
+        return self._add(Aggregate(Statistic(statistic), column, others, level, bins, clips))
 
     def having(self, condition: str) -> Draft:
         """Show only groups whose released numbers satisfy a condition such as `COUNT(*) > 100`."""
@@ -121,18 +138,6 @@ class Draft:
         if isinstance(groups, bool) or groups < 1:
             raise QueryMistaken(f"limit takes a whole number of groups from 1 up, not {groups!r}.")
         return dataclasses.replace(self, view=dataclasses.replace(self.view, limit=groups))
-
-    def _of(
-        self,
-        statistic: Statistic,
-        column: str,
-        *others: str,
-        level: float | None = None,
-        bins: int | None = None,
-        within: Bounds | None = None,
-    ) -> Draft:
-        clips = tuple(Clip(name, float(low), float(high)) for name, (low, high) in sorted((within or {}).items()))
-        return self._add(Aggregate(statistic, column, others, level, bins, clips))
 
     def _add(self, aggregate: Aggregate) -> Draft:
         return self._with(dataclasses.replace(self.query, aggregates=(*self.query.aggregates, aggregate)))

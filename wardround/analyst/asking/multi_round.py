@@ -15,9 +15,9 @@ from wardround.analyst.asking import quantile_search as search
 from wardround.analyst.asking.binding import open_columns, with_keys
 from wardround.analyst.showing.presentation import Asked, View
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.forms.parts import narrowed
 from wardround.federation.plan.sql_text import aggregate_text
 from wardround.federation.plan.typed import Typed, type_query
-from wardround.federation.plan.typed_aggregates import narrowed
 from wardround.federation.question.answer import Answer, Estimate, Loss
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import MAX_KEYS, Aggregate, Query, Statistic
@@ -194,6 +194,7 @@ class Search:
                 search.CONFIDENCE,
                 term=f"{self._level:.12g}",
                 reason=None if known else NoEstimate.TOO_FEW,
+                place=0,
             ),
         )
 

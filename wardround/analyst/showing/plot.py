@@ -10,14 +10,17 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import assert_never
 
 from wardround.analyst.showing.plot_curves import bars, is_series, series, steps
 from wardround.analyst.showing.presentation import Line, statistic_label
 from wardround.analyst.showing.svg import FOOT, HEAD, LABELS, MARGIN, ROW, WIDTH, framed, label, ticks_around
 from wardround.analyst.showing.text_tables import NO_ESTIMATE, value_text
 from wardround.federation.errors import ConfigurationMistaken, Mistaken
+from wardround.federation.forms.definition import Definition, Drawing
 from wardround.federation.question.answer import Answer
 from wardround.federation.question.query import Statistic
+from wardround.federation.statistics import find
 
 MOST_ROWS = 500
 
@@ -63,9 +66,13 @@ def picture(answer: Answer, lines: Sequence[Line] | None = None) -> str:
 
 
 def _title(line: Line) -> str:
-    """What a panel is about; the quantiles of a column are seen best beside each other."""
-    quantile = line.estimate.statistic == Statistic.QUANTILE.value and not line.name
-    return f"quantiles of {line.estimate.column}" if quantile else line.label
+    """What a panel is about; some numbers of a column are seen best beside each other."""
+    beside = "" if line.name else _definition(line).beside
+    return f"{beside} of {line.estimate.column}" if beside else line.label
+
+
+def _definition(line: Line) -> Definition:
+    return find(Statistic(line.estimate.statistic))
 
 
 def _foot(answer: Answer, lines: Sequence[Line]) -> str:
@@ -84,8 +91,7 @@ def _foot(answer: Answer, lines: Sequence[Line]) -> str:
 
 def _panels(name: str, lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
     """A curve for each group, and for each group beside the months of a series; all other numbers in one panel."""
-    statistic = lines[0].estimate.statistic
-    curve = statistic in (Statistic.HISTOGRAM.value, Statistic.SURVIVAL.value)
+    curve = _definition(lines[0]).drawing is not Drawing.ROWS
     months = is_series(lines)
     if not curve and not months:
         return [(name, list(lines))]
@@ -98,15 +104,16 @@ def _panels(name: str, lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
 
 
 def _panel(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
-    match lines[0].estimate.statistic:
-        case Statistic.HISTOGRAM.value:
+    drawing = _definition(lines[0]).drawing
+    match drawing:
+        case Drawing.BARS:
             return bars(title, lines, top)
-        case Statistic.SURVIVAL.value:
+        case Drawing.STEPS:
             return steps(title, lines, top)
-        case _ if is_series(lines):
-            return series(title, lines, top)
+        case Drawing.ROWS:
+            return series(title, lines, top) if is_series(lines) else _rows(title, lines, top)
         case _:
-            return _rows(title, lines, top)
+            assert_never(drawing)
 
 
 def _rows(name: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
@@ -127,7 +134,7 @@ def _rows(name: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
     for number, line in enumerate(lines):
         estimate = line.estimate
         y = top + HEAD + ROW * number + ROW / 2
-        paired = estimate.statistic == Statistic.CORRELATION.value
+        paired = _definition(line).pairs
         names = [*(value_text(value) for _, value in estimate.group), *([estimate.column or ""] if paired else [])]
         names += [estimate.term] if estimate.term else []
         parts.append(label(left - 10, y + 4, (", ".join(names) or "all")[:28], end=True))

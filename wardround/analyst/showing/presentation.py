@@ -12,28 +12,16 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from wardround.analyst.showing.ownership import owners
-from wardround.federation.plan.sql_text import FUNCTIONS, aggregate_text
+from wardround.analyst.showing.earlier_answers import places_of
+from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.cohort import Operator, Value
 from wardround.federation.question.grouping import interval_names
-from wardround.federation.question.query import Aggregate, GroupBy, Query, Statistic
+from wardround.federation.question.query import GroupBy, Query, Statistic
+from wardround.federation.statistics import find
 
 Group = tuple[tuple[str, Value], ...]
 
-ONE_NUMBER = (
-    Statistic.COUNT,
-    Statistic.SUM,
-    Statistic.MEAN,
-    Statistic.VARIANCE,
-    Statistic.STD,
-    Statistic.QUANTILE,
-    Statistic.BELOW,
-    Statistic.KEYS,
-)
-"""Statistics that give one number for each group, so that groups can be compared by it."""
-
-_MEDIAN = 0.5
 _HOLDS: dict[Operator, Callable[[float, float], bool]] = {
     Operator.EQUAL: operator.eq,
     Operator.UNEQUAL: operator.ne,
@@ -137,7 +125,7 @@ def shown(estimates: Sequence[Estimate], asked: Asked | None) -> Shown:
     """The estimates as the view wants them; without a question, as they came."""
     if asked is None:
         return Shown(tuple(Line(statistic_label(each.statistic, each.column), "", each) for each in estimates))
-    places = owners(estimates, asked.query)
+    places = places_of(estimates, asked.query)
     whole = _Whole(asked, tuple(estimates), places)
     if not asked.view.chooses:
         return Shown(tuple(whole.line(number) for number in range(len(estimates))))
@@ -166,7 +154,9 @@ class _Whole:
         estimate, place = self.estimates[number], self.places[number]
         name = view.names[place] if place is not None and place < len(view.names) else ""
         label = (
-            statistic_label(estimate.statistic, estimate.column) if place is None else label_of(query.aggregates[place])
+            statistic_label(estimate.statistic, estimate.column)
+            if place is None
+            else label_text(query.aggregates[place])
         )
         return Line(name or label, name, _relabelled(estimate, self.asked))
 
@@ -256,24 +246,7 @@ def _relabelled(estimate: Estimate, asked: Asked) -> Estimate:
     return dataclasses.replace(estimate, group=group)
 
 
-def label_of(aggregate: Aggregate) -> str:
-    """What a reader sees over a number: SQL's words, quantiles in the short form."""
-    if aggregate.statistic is not Statistic.QUANTILE:
-        return aggregate_text(aggregate)
-    function = "MEDIAN" if aggregate.level == _MEDIAN else "QUANTILE"
-    written = aggregate_text(Aggregate(Statistic.SUM, aggregate.column, clips=aggregate.clips))
-    operand = written.removeprefix("SUM(").removesuffix(")")
-    return f"MEDIAN({operand})" if function == "MEDIAN" else f"QUANTILE({operand}, {aggregate.level:g})"
-
-
 def statistic_label(statistic: str, column: str | None) -> str:
-    """The same for a statistic of which nothing is known but its column."""
-    match Statistic(statistic):
-        case Statistic.COUNT:
-            return aggregate_text(Aggregate(Statistic.COUNT, column))
-        case Statistic.QUANTILE:
-            return f"QUANTILE({column})"
-        case Statistic.BELOW:
-            return f"SHARE_BELOW({column})"
-        case known:
-            return f"{FUNCTIONS[known]}({column})"
+    """What a reader sees over a number of which nothing is known but its statistic and its column."""
+    definition = find(Statistic(statistic))
+    return definition.label_of_column(column, definition.functions[0].name)

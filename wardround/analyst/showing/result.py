@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from wardround.analyst.showing.documents import AnswerExtras, Json, answer_document, preview_document
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much, unit_text
 from wardround.analyst.showing.plot import picture, write_picture
-from wardround.analyst.showing.presentation import Asked, Gap, Shown, label_of, shown, statistic_label
+from wardround.analyst.showing.presentation import Asked, Gap, Shown, shown, statistic_label
 from wardround.analyst.showing.text_tables import (
     Table,
     as_html,
@@ -29,10 +29,12 @@ from wardround.analyst.showing.text_tables import (
 )
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.plain_text import escaped
+from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import Answer, Estimate, Loss, Preview, PrivacyStatement
 from wardround.federation.question.cohort import Value
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import Query, Statistic
+from wardround.federation.statistics import find
 from wardround.privacy.mechanisms.private_selection import Choosing
 
 if TYPE_CHECKING:
@@ -260,7 +262,7 @@ class PreviewResult:
         split = any(each.share < 1.0 for each in expected)
         rows = tuple(
             (
-                label_of(aggregates[place]) if known else statistic_label(each.statistic, each.column),
+                label_text(aggregates[place]) if known else statistic_label(each.statistic, each.column),
                 each.note,
                 str(each.groups),
                 *((percent(each.share),) if split else ()),
@@ -309,7 +311,7 @@ def split_text(shares: Sequence[tuple[str, float]]) -> str:
 
 def _term(estimate: Estimate) -> str:
     """Which of several numbers: of a correlation both columns, because every pair has one."""
-    paired = estimate.statistic == Statistic.CORRELATION.value
+    paired = find(Statistic(estimate.statistic)).pairs
     return f"{estimate.column}, {estimate.term}" if paired else estimate.term
 
 

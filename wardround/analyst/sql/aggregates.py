@@ -15,36 +15,16 @@ from wardround.analyst.sql.instead import INSTEAD, OWN
 from wardround.analyst.sql.terms import Source, column_name, describe, shown, unwrapped
 from wardround.analyst.sql.where import number
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.question.query import MAX_COLUMNS, Aggregate, Clip, Statistic
+from wardround.federation.forms.definition import Definition, Function, Number
+from wardround.federation.question.query import Aggregate, Clip
+from wardround.federation.statistics import ALL
+from wardround.federation.statistics.count import EVENTS, counting
 
+_QUANTILE = "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY column)"
 _COUNTS = "use COUNT(*) to count events or COUNT(DISTINCT key) to count patients."
 _WORKS = "use COUNT(*), COUNT(DISTINCT key), SUM(column), AVG(column), STDDEV(column) or MEDIAN(column)."
-_MEDIAN = 0.5
 _CLOSE = 0.75
-
-# Name, statistic, least and most columns; all spreads are those of the patients who are there.
-_OF_COLUMNS = {
-    "VARIANCE": (Statistic.VARIANCE, 1, 1),
-    "VAR_SAMP": (Statistic.VARIANCE, 1, 1),
-    "VAR_POP": (Statistic.VARIANCE, 1, 1),
-    "STDDEV": (Statistic.STD, 1, 1),
-    "STDDEV_SAMP": (Statistic.STD, 1, 1),
-    "STDDEV_POP": (Statistic.STD, 1, 1),
-    "MEDIAN": (Statistic.QUANTILE, 1, 1),
-    "CHI_SQUARE": (Statistic.CHI_SQUARE, 2, 2),
-    "CORR": (Statistic.CORRELATION, 2, MAX_COLUMNS),
-    "REGRESS": (Statistic.REGRESSION, 2, MAX_COLUMNS),
-    "MODE": (Statistic.CHOICE, 1, 1),
-    "KEYS": (Statistic.KEYS, 1, 1),
-}
-# Name, statistic, columns, whether the number may be left out, and the form to write.
-_WITH_NUMBER = {
-    "HISTOGRAM": (Statistic.HISTOGRAM, 1, False, "HISTOGRAM(column, 20)"),
-    "KAPLAN_MEIER": (Statistic.SURVIVAL, 2, True, "KAPLAN_MEIER(time, event) or KAPLAN_MEIER(time, event, 24)"),
-    "SHARE_BELOW": (Statistic.BELOW, 1, False, "SHARE_BELOW(column, 140)"),
-    "QUANTILE": (Statistic.QUANTILE, 1, False, "QUANTILE(column, 0.9)"),
-}
-_KNOWN = (*_OF_COLUMNS, *_WITH_NUMBER, "COUNT", "SUM", "AVG", "PERCENTILE_CONT")
+_FUNCTIONS = {function.name: (definition, function) for definition in ALL for function in definition.functions}
 
 
 def aggregate(item: exp.Expr, source: Source) -> Aggregate:
@@ -53,9 +33,9 @@ def aggregate(item: exp.Expr, source: Source) -> Aggregate:
         case exp.Count():
             return _count(item, source)
         case exp.Sum():
-            return _of_columns("SUM", Statistic.SUM, [item.this, *item.expressions], source)
+            return _named("SUM", [item.this, *item.expressions], source)
         case exp.Avg():
-            return _of_columns("AVG", Statistic.MEAN, [item.this, *item.expressions], source)
+            return _named("AVG", [item.this, *item.expressions], source)
         case exp.WithinGroup():
             return _within_group(item, source)
         case exp.Anonymous():
@@ -77,24 +57,21 @@ def aggregate(item: exp.Expr, source: Source) -> Aggregate:
 
 
 def _named(name: str, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
-    if name in _OF_COLUMNS:
-        statistic, _, _ = _OF_COLUMNS[name]
-        return _of_columns(name, statistic, operands, source)
-    if name in _WITH_NUMBER:
-        return _with_number(name, operands, source)
     match name:
         case "MIN" | "MAX":
             word, level = ("smallest", 0.01) if name == "MIN" else ("largest", 0.99)
             raise QueryMistaken(f"the {word} value {OWN}; use PERCENTILE_CONT({level}) WITHIN GROUP (ORDER BY column).")
         case "PERCENTILE_CONT":
-            raise QueryMistaken(
-                "PERCENTILE_CONT is written with its column behind it: "
-                "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY column)."
-            )
+            raise QueryMistaken(f"PERCENTILE_CONT is written with its column behind it: {_QUANTILE}.")
+        case _ if name in _FUNCTIONS:
+            definition, function = _FUNCTIONS[name]
+            if definition.number is Number.NONE or function.level is not None:
+                return _of_columns(definition, function, operands, source)
+            return _with_number(definition, function, operands, source)
         case _ if name in INSTEAD:
             raise QueryMistaken(f"{name} is not supported{INSTEAD[name]}")
         case _:
-            guess = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=_CLOSE)
+            guess = difflib.get_close_matches(name, _FUNCTIONS, n=1, cutoff=_CLOSE)
             works = f"the nearest that works is {guess[0]}." if guess else _WORKS
             raise QueryMistaken(f"the function {shown(name)} is not supported in SELECT; {works}")
 
@@ -104,11 +81,11 @@ def _count(count: exp.Count, source: Source) -> Aggregate:
         raise QueryMistaken(f"COUNT of several columns is not supported; {_COUNTS}")
     match count.this:
         case exp.Star() as star if not any(star.args.values()):
-            return Aggregate(Statistic.COUNT)
+            return EVENTS
         case exp.Distinct(expressions=[only]) as distinct if not distinct.args.get("on"):
             match unwrapped(only):
                 case exp.Column(this=exp.Identifier()) as column:
-                    return Aggregate(Statistic.COUNT, column_name(column, source))
+                    return counting(column_name(column, source))
                 case other:
                     raise QueryMistaken(f"COUNT(DISTINCT {describe(other)}) is not supported; {_COUNTS}")
         case exp.Distinct():
@@ -120,51 +97,52 @@ def _count(count: exp.Count, source: Source) -> Aggregate:
             raise QueryMistaken(f"this form of COUNT is not supported; {_COUNTS}")
 
 
-def _of_columns(name: str, statistic: Statistic, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
-    _, least, most = _OF_COLUMNS.get(name, (statistic, 1, 1))
+def _of_columns(definition: Definition, function: Function, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
+    least, most = definition.columns
     if not least <= len(operands) <= most:
         wanted = {(1, 1): "one column", (2, 2): "two columns"}.get((least, most), f"{least} to {most} columns")
-        raise QueryMistaken(f"{name} takes {wanted} of the study, and here are {len(operands)}.")
-    return _aggregate(name, statistic, operands, source, level=_MEDIAN if name == "MEDIAN" else None)
+        raise QueryMistaken(f"{function.name} takes {wanted} of the study, and here are {len(operands)}.")
+    return _aggregate(function.name, definition, operands, source, level=function.level)
 
 
-def _with_number(name: str, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
-    statistic, columns, optional, form = _WITH_NUMBER[name]
-    if len(operands) != columns + 1 and not (optional and len(operands) == columns):
-        raise QueryMistaken(f"{name} is written as {form}.")
-    given = None if len(operands) == columns else _plain_number(operands[columns], f"{name} is written as {form}.")
-    if statistic in (Statistic.QUANTILE, Statistic.BELOW):
-        level = None if given is None else float(given)
-        return _aggregate(name, statistic, operands[:columns], source, level=level)
+def _with_number(definition: Definition, function: Function, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
+    name, columns = function.name, definition.columns[0]
+    mistaken = f"{name} is written as {function.form}."
+    if len(operands) == columns and definition.number is Number.BINS_IF_ANY:
+        return _aggregate(name, definition, operands, source)
+    if len(operands) != columns + 1:
+        raise QueryMistaken(mistaken)
+    given = _plain_number(operands[columns], mistaken)
+    if definition.number is Number.LEVEL:
+        return _aggregate(name, definition, operands[:columns], source, level=float(given))
     if isinstance(given, float):
-        raise QueryMistaken(f"{name} takes a whole number of intervals; it is written as {form}.")
-    return _aggregate(name, statistic, operands[:columns], source, bins=given)
+        raise QueryMistaken(f"{name} takes a whole number of intervals; it is written as {function.form}.")
+    return _aggregate(name, definition, operands[:columns], source, bins=given)
 
 
 def _within_group(item: exp.WithinGroup, source: Source) -> Aggregate:
-    form = "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY column)"
     match item.this, item.args.get("expression"):
         case exp.Anonymous(expressions=levels) as call, exp.Order(expressions=[exp.Ordered() as ordered]):
             name = call.name.upper()
         case _:
-            raise QueryMistaken(f"this form of WITHIN GROUP is not supported; use {form}.")
+            raise QueryMistaken(f"this form of WITHIN GROUP is not supported; use {_QUANTILE}.")
     match name:
         case "PERCENTILE_CONT" if len(levels) == 1:
             if ordered.args.get("desc"):
-                raise QueryMistaken(f"a quantile is counted from below; leave DESC out of {form}.")
-            level = _plain_number(levels[0], f"the level of a quantile is a number; use {form}.")
-            return _aggregate(name, Statistic.QUANTILE, [ordered.this], source, level=float(level))
+                raise QueryMistaken(f"a quantile is counted from below; leave DESC out of {_QUANTILE}.")
+            level = _plain_number(levels[0], f"the level of a quantile is a number; use {_QUANTILE}.")
+            return _aggregate(name, _FUNCTIONS[name][0], [ordered.this], source, level=float(level))
         case "MODE":
             raise QueryMistaken("MODE is written as MODE(column).")
         case _ if name in INSTEAD:
             raise QueryMistaken(f"{name} is not supported{INSTEAD[name]}")
         case _:
-            raise QueryMistaken(f"this form of WITHIN GROUP is not supported; use {form}.")
+            raise QueryMistaken(f"this form of WITHIN GROUP is not supported; use {_QUANTILE}.")
 
 
 def _aggregate(
     name: str,
-    statistic: Statistic,
+    definition: Definition,
     operands: Sequence[exp.Expr],
     source: Source,
     *,
@@ -174,7 +152,7 @@ def _aggregate(
     found = [_operand(name, operand, source) for operand in operands]
     column, *others = (column for column, _ in found)
     clips = sorted({clip for _, clip in found if clip is not None}, key=lambda clip: clip.column)
-    return Aggregate(statistic, column, tuple(others), level, bins, tuple(clips))
+    return Aggregate(definition.statistic, column, tuple(others), level, bins, tuple(clips))
 
 
 def _operand(name: str, operand: exp.Expr, source: Source) -> tuple[str, Clip | None]:
@@ -189,8 +167,7 @@ def _operand(name: str, operand: exp.Expr, source: Source) -> tuple[str, Clip | 
         case exp.IgnoreNulls() | exp.RespectNulls():
             raise QueryMistaken(f"absent values are always left out; use {name}(column).")
         case other:
-            several = _OF_COLUMNS.get(name, (None, 1, 1))[2] > 1 or name == "KAPLAN_MEIER"
-            columns = "columns" if several else "one column"
+            columns = "columns" if _FUNCTIONS[name][0].columns[1] > 1 else "one column"
             raise QueryMistaken(f"{name} takes {columns} of the study, not {describe(other)}.")
 
 

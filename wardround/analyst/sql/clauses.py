@@ -11,14 +11,16 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from wardround.analyst.showing.presentation import ONE_NUMBER, Compared, Condition, Every, Ordering, Some, label_of
+from wardround.analyst.showing.presentation import Compared, Condition, Every, Ordering, Some
 from wardround.analyst.sql.aggregates import aggregate
 from wardround.analyst.sql.groups import ReadGroup, group
 from wardround.analyst.sql.terms import Source, describe, shown, unwrapped
 from wardround.analyst.sql.where import MIRRORED, OPERATORS, chain, number
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.cohort import MAX_DEPTH, MAX_TERMS, Operator
 from wardround.federation.question.query import Aggregate, Grouping
+from wardround.federation.statistics import find
 
 _HAVING = "HAVING compares an aggregate of the SELECT list with numbers, as in HAVING COUNT(*) > 100"
 _LIMIT = "LIMIT takes a whole number of groups from 1 up, as in LIMIT 10."
@@ -48,14 +50,14 @@ class Listed:
             raise QueryMistaken(f"{describe(inner)} is not supported in {clause}; name what the SELECT list has.")
         found: Aggregate | ReadGroup = read if read is not None else aggregate(inner, self.source)
         if found not in self.positions:
-            what = label_of(found) if isinstance(found, Aggregate) else repr(found.grouping.column)
+            what = label_text(found) if isinstance(found, Aggregate) else repr(found.grouping.column)
             raise QueryMistaken(f"{clause} names {what}, which the SELECT list does not; add it there.")
         return found
 
     def place(self, found: Aggregate, *, clause: str) -> int:
         """The place of an aggregate that has one number for each group."""
-        if found.statistic not in ONE_NUMBER:
-            raise QueryMistaken(f"{label_of(found)} gives several numbers, so {clause} cannot compare groups by it.")
+        if not find(found.statistic).one_number:
+            raise QueryMistaken(f"{label_text(found)} gives several numbers, so {clause} cannot compare groups by it.")
         return self.aggregates.index(found)
 
 

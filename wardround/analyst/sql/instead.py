@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
+from wardround.federation.statistics import ALL
+
 OWN = "is one patient's own"
 
-FUNCTIONS = (
-    "CHI_SQUARE",
-    "CORR",
-    "HISTOGRAM",
-    "KAPLAN_MEIER",
-    "KEYS",
-    "MAX",
-    "MEDIAN",
-    "MIN",
-    "MODE",
-    "PERCENTILE_CONT",
-    "QUANTILE",
-    "REGRESS",
-    "SHARE_BELOW",
-    "STDDEV",
-    "STDDEV_POP",
-    "STDDEV_SAMP",
-    "VARIANCE",
-    "VAR_POP",
-    "VAR_SAMP",
+_PARSED = ("AVG", "COUNT", "SUM")
+FUNCTIONS = tuple(
+    function.name for definition in ALL for function in definition.functions if function.name not in _PARSED
 )
+"""Those that the parser does not know, or takes for another database's."""
+
 OF_A_ROW = ("CLAMP", "GREATEST", "LEAST", "WIDTH_BUCKET")
 
 _APPROXIMATE = ", because every answer is approximate here"
@@ -73,5 +60,5 @@ INSTEAD = {
 }
 """What follows "X is not supported"."""
 
-NAMES = frozenset((*FUNCTIONS, *OF_A_ROW, *INSTEAD))
+NAMES = frozenset((*FUNCTIONS, "MAX", "MIN", *OF_A_ROW, *INSTEAD))
 """Functions that are known by their names, whatever the parser thinks that some database means by them."""

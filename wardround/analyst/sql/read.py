@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from wardround.analyst.showing.presentation import Asked, Condition, View, label_of
+from wardround.analyst.showing.presentation import Asked, Condition, View
 from wardround.analyst.sql.aggregates import aggregate
 from wardround.analyst.sql.clauses import Listed, having, limit, order, ordered_by
 from wardround.analyst.sql.groups import ReadGroup, group
@@ -21,6 +21,7 @@ from wardround.analyst.sql.parse import NO_WITH, condition_tree, statement
 from wardround.analyst.sql.terms import GRAMMAR, Source, describe, identifier, shown, unwrapped
 from wardround.analyst.sql.where import cohort
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.cohort import MAX_TEXT, Expression
 from wardround.federation.question.query import Aggregate, Grouping, Query
 
@@ -123,7 +124,7 @@ def _listed(items: Sequence[exp.Expr], source: Source) -> Listed:
         inner = unwrapped(item.this if isinstance(item, exp.Alias) else item)
         found = group(inner, source) or aggregate(inner, source)
         if found in positions:
-            what = label_of(found) if isinstance(found, Aggregate) else repr(found.grouping.column)
+            what = label_text(found) if isinstance(found, Aggregate) else repr(found.grouping.column)
             raise QueryMistaken(f"the SELECT list names {what} twice; remove one.")
         positions.append(found)
         if isinstance(item, exp.Alias):

@@ -1,1 +1,1 @@
-"""What an answer is made of: grids, parts, totals and releases."""
+"""What an answer is made of: parts with their norms, totals with their noise, and what a statistic is."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from wardround.federation.plan.layout import SQUARE_WEIGHT, Part, PartKind, Shape
+from wardround.federation.forms.parts import Part, Shape
 from wardround.privacy.budget.facts import AnyMechanism
 from wardround.privacy.noise.distribution import Mechanism
 
@@ -24,26 +24,11 @@ def shares(form: Shape, mechanism: AnyMechanism) -> tuple[Fraction, ...]:
 
 
 def _need(part: Part, mechanism: AnyMechanism) -> int:
-    one = _largest(part)
+    one = part.largest
     if mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return max(math.isqrt(_UNIT**2 * part.l2_sensitivity_squared) // one, 1)
     # The cube root of a square, in whole numbers: a float could round one way here and another there.
     return max(_cube_root((_UNIT * part.l1_sensitivity // one) ** 2 * _UNIT), 1)
-
-
-def _largest(part: Part) -> int:
-    """The largest single coordinate of one record."""
-    match part.kind:
-        case PartKind.SUM:
-            return max(abs(part.quantisers[0].low), abs(part.quantisers[0].high))
-        case PartKind.MEAN:
-            return part.quantisers[0].high
-        case PartKind.MOMENTS:
-            return (part.quantisers[0].high // 2) ** 2
-        case PartKind.PRODUCTS:
-            return SQUARE_WEIGHT * part.increment**2
-        case _:
-            return part.increment
 
 
 def _cube_root(number: int) -> int:

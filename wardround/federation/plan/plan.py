@@ -15,11 +15,13 @@ from typing import Annotated, Generic, TypeVar
 
 from wardround.federation import canonical
 from wardround.federation.errors import InvariantBroken, PlanRefused
+from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.limits import Many, Member, Names, Needed, Nonce, StudyHash, Whole
 from wardround.federation.models.step_layout import LENGTH, StepForm, step_form, width_of
 from wardround.federation.models.training import Scale, StageKind, Step, Training
-from wardround.federation.plan.layout import Part, Shape, shape
-from wardround.federation.question.query import MAX_AGGREGATES, Query, Statistic
+from wardround.federation.plan.layout import shape
+from wardround.federation.question.query import MAX_AGGREGATES, Query
+from wardround.federation.statistics import own_definition
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import PURE_UNIT, Cost, Fact, total
 from wardround.privacy.budget.facts import AnyFact, AnyMechanism
@@ -183,12 +185,12 @@ def shape_of(plan: Plan, study: Study) -> Shape:
     if canonical.encode(form.query) != canonical.encode(plan.query) or len(plan.scales) != len(form.parts):
         msg = "the plan is not in canonical form."
         raise PlanRefused(msg)
-    statistic = form.query.aggregates[0].statistic
-    if (plan.threshold != 0) != (statistic is Statistic.KEYS):
+    definition = own_definition(form.parts[0])
+    if (plan.threshold != 0) != definition.selects_keys:
         msg = "a plan has a threshold exactly where keys are selected."
         raise PlanRefused(msg)
     if not isinstance(plan.mechanism, Mechanism) and (
-        plan.mechanism is not Choosing.PERMUTE_AND_FLIP or statistic is not Statistic.CHOICE
+        plan.mechanism is not Choosing.PERMUTE_AND_FLIP or not definition.votes
     ):
         msg = "a plan chooses by permute-and-flip, and only where a choice is asked for."
         raise PlanRefused(msg)
@@ -207,7 +209,7 @@ def planned(plan: Plan, layout: _Form, study: Study) -> Planned[_Form]:
 
 def _charge(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:
     try:
-        charge = _block_charge(plan, form) if isinstance(form, StepForm) else Charge(plan.plan_id, _facts(plan, form))
+        charge = _block_charge(plan, form) if isinstance(form, StepForm) else Charge(plan.plan_id, facts_of(plan, form))
         cost = charge.cost
     except ValueError as error:
         raise PlanRefused(f"the plan's noise is outside what can be accounted: {error}") from None
@@ -279,7 +281,8 @@ def _block_charge(plan: Plan, form: StepForm) -> Charge:
     return Charge(plan.plan_id, (whole,), block, place, form.dimension)
 
 
-def _facts(plan: Plan, form: Shape) -> tuple[AnyFact, ...]:
+def facts_of(plan: Plan, form: Shape) -> tuple[AnyFact, ...]:
+    """What a question's plan does to each of its parts: of a choice or a selection of keys, one fact."""
     if plan.mechanism is Choosing.PERMUTE_AND_FLIP:
         return (choice(plan, form.parts[0]),)
     if plan.threshold:

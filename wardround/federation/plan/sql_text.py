@@ -9,23 +9,9 @@ from wardround.federation.models.training import Stage, StageKind, Step
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Or, Value, Within
 from wardround.federation.question.grouping import interval_names
-from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query
+from wardround.federation.statistics import find
 from wardround.federation.study.study import Column, ColumnType, Study
-
-FUNCTIONS = {
-    Statistic.SUM: "SUM",
-    Statistic.MEAN: "AVG",
-    Statistic.VARIANCE: "VARIANCE",
-    Statistic.STD: "STDDEV",
-    Statistic.HISTOGRAM: "HISTOGRAM",
-    Statistic.CHI_SQUARE: "CHI_SQUARE",
-    Statistic.CORRELATION: "CORR",
-    Statistic.REGRESSION: "REGRESS",
-    Statistic.SURVIVAL: "KAPLAN_MEIER",
-    Statistic.CHOICE: "MODE",
-    Statistic.KEYS: "KEYS",
-}
-"""What SQL calls a statistic that takes columns and nothing else but a number of intervals."""
 
 _SHOWN_VALUES = 8
 
@@ -124,17 +110,19 @@ def _sites(number: int) -> str:
 
 def aggregate_text(aggregate: Aggregate) -> str:
     """One aggregate in SQL's words."""
-    operands = ", ".join(_operand(name, aggregate.clips) for name in aggregate.columns)
-    match aggregate.statistic:
-        case Statistic.COUNT:
-            return "COUNT(*)" if aggregate.column is None else f"COUNT(DISTINCT {aggregate.column})"
-        case Statistic.QUANTILE:
-            return f"PERCENTILE_CONT({aggregate.level!r}) WITHIN GROUP (ORDER BY {operands})"
-        case Statistic.BELOW:
-            return f"SHARE_BELOW({operands}, {aggregate.level!r})"
-        case statistic:
-            bins = "" if aggregate.bins is None else f", {aggregate.bins}"
-            return f"{FUNCTIONS[statistic]}({operands}{bins})"
+    definition = find(aggregate.statistic)
+    return definition.text(aggregate, definition.functions[0].name, _operands(aggregate))
+
+
+def label_text(aggregate: Aggregate) -> str:
+    """One aggregate as a reader sees it over a number: in SQL's words, or in a shorter form."""
+    definition = find(aggregate.statistic)
+    written = definition.label or definition.text
+    return written(aggregate, definition.functions[0].name, _operands(aggregate))
+
+
+def _operands(aggregate: Aggregate) -> str:
+    return ", ".join(_operand(name, aggregate.clips) for name in aggregate.columns)
 
 
 def grouping_text(grouping: Grouping) -> str:

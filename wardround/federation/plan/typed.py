@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.plan.typed_aggregates import ALONE, typed_aggregate, typed_groups
+from wardround.federation.plan.typed_aggregates import typed_aggregate, typed_groups
 from wardround.federation.question.cohort import (
     MAX_DEPTH,
     MAX_TERMS,
@@ -32,7 +32,8 @@ from wardround.federation.question.cohort import (
     leaf_values,
     leaves,
 )
-from wardround.federation.question.query import MAX_AGGREGATES, Query, Statistic
+from wardround.federation.question.query import MAX_AGGREGATES, Query
+from wardround.federation.statistics import find
 from wardround.federation.strict_toml import nearest
 from wardround.federation.study.study import Column, ColumnType, Study, Table, parse_date
 
@@ -70,9 +71,10 @@ def typed(query: Query, study: Study) -> Query:
     if len(set(aggregates)) != len(aggregates):
         msg = "a question names each aggregate once; remove the repeated one."
         raise QueryMistaken(msg)
-    alone = next((each.statistic for each in aggregates if each.statistic in ALONE), None)
+    asked = [find(each.statistic) for each in aggregates]
+    alone = next((definition for definition in asked if definition.alone), None)
     if alone is not None and (len(aggregates) > 1 or query.group_by):
-        word = {Statistic.CHOICE: "MODE", Statistic.CHI_SQUARE: "CHI_SQUARE"}.get(alone, "KEYS")
+        word = alone.functions[0].name
         msg = f"{word} is a question of its own; ask it without other aggregates and without GROUP BY."
         raise QueryMistaken(msg)
     groups = typed_groups(query.group_by, table)

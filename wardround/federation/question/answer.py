@@ -96,7 +96,8 @@ class Estimate:
     """A number with its error at `confidence`: that of the noise, and with `sampling` also that of the sample.
 
     `term` says which number it is, where a statistic gives several: an interval, a level, a time, a column. With a
-    `reason` there is no number and no error, and the interval is all that is still possible.
+    `reason` there is no number and no error, and the interval is all that is still possible. `place` is that of its
+    aggregate in the question; None where it belongs to none of them, and in answers of before.
     """
 
     statistic: StatisticName
@@ -111,6 +112,7 @@ class Estimate:
     term: Annotated[str, Text("a term", longest=MAX_TEXT, shortest=0, plain=False)] = ""
     sampling: bool = False
     reason: Annotated[NoEstimate, Member("the reason for no estimate")] | None = None
+    place: Annotated[int, Whole("the place of an aggregate", upper=MAX_AGGREGATES - 1)] | None = None
 
     @property
     def shown_interval(self) -> tuple[float, float] | None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from site_agent.reading.dataset import Dataset
+from wardround.analyst.asking.builder import query
 from wardround.federation.plan.plan import shape_of
-from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study.study import Study
 from wardround.privacy.inference.audit_bounds import likelihood_ratio
 from wardround.privacy.noise.distribution import Mechanism
@@ -25,7 +25,7 @@ from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
 from wardround.simulation.table_files import Remembering
 
-QUESTION = Query(TABLE, (Aggregate(Statistic.COUNT),), group_by=(Grouping("ward"),))
+QUESTION = query(TABLE).count().group_by("ward").query
 LAPLACE_EPSILON, LAPLACE_ASKED = 2.0, 24
 GAUSSIAN_EPSILON, GAUSSIAN_ASKED = 12.0, 12
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from site_agent.answering.key_release import key_counts
+from wardround.analyst.asking.builder import query
 from wardround.federation.plan.plan import selection, shape_of
-from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.audit.coin_claims import MOST_KEYS, told_apart
@@ -18,7 +18,7 @@ from wardround.simulation.audit.findings import Finding, Measure, Method, judged
 from wardround.simulation.audit.question_claims import NOISE, Setting, plan_of
 from wardround.simulation.audit.worlds import TABLE, Worlds, audit_study, one_canary
 
-QUESTION = Query(TABLE, (Aggregate(Statistic.KEYS, "code"),))
+QUESTION = query(TABLE).keys("code").query
 
 
 # So many that every value passes its threshold: what is told apart is then its count.

@@ -12,9 +12,10 @@ from statistics import NormalDist
 import numpy as np
 
 from coordinator.rounds.planning import plans_for
+from wardround.analyst.asking import builder
 from wardround.federation.plan.plan import Plan, price, shape_of
 from wardround.federation.question.answer import AskRequest
-from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.question.query import Query
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT
 from wardround.privacy.inference.audit_bounds import Statistic as Samples
@@ -31,16 +32,14 @@ EPSILON = 2.0
 NOISE = {Mechanism.DISCRETE_LAPLACE: "discrete Laplace", Mechanism.DISCRETE_GAUSSIAN: "discrete Gaussian"}
 
 QUESTIONS = {
-    "count of events": Query(TABLE, (Aggregate(Statistic.COUNT),)),
-    "count of patients by group": Query(
-        TABLE, (Aggregate(Statistic.COUNT, "patient_id"),), group_by=(Grouping("diagnosis"),)
-    ),
-    "sum": Query(TABLE, (Aggregate(Statistic.SUM, "cost"),)),
-    "mean": Query(TABLE, (Aggregate(Statistic.MEAN, "cost"),)),
-    "variance": Query(TABLE, (Aggregate(Statistic.VARIANCE, "cost"),)),
-    "histogram": Query(TABLE, (Aggregate(Statistic.HISTOGRAM, "cost", bins=10),)),
-    "median": Query(TABLE, (Aggregate(Statistic.QUANTILE, "cost", level=0.5),)),
-    "correlation": Query(TABLE, (Aggregate(Statistic.CORRELATION, "cost", others=("ward",)),)),
+    "count of events": builder.query(TABLE).count().query,
+    "count of patients by group": builder.query(TABLE).count(distinct="patient_id").group_by("diagnosis").query,
+    "sum": builder.query(TABLE).sum("cost").query,
+    "mean": builder.query(TABLE).mean("cost").query,
+    "variance": builder.query(TABLE).variance("cost").query,
+    "histogram": builder.query(TABLE).histogram("cost", 10).query,
+    "median": builder.query(TABLE).median("cost").query,
+    "correlation": builder.query(TABLE).correlation("cost", "ward").query,
 }
 
 _TOO_RARE = {("correlation", Mechanism.DISCRETE_LAPLACE)}

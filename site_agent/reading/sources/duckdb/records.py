@@ -28,7 +28,7 @@ from site_agent.reading.statements.sql_trees import (
     relation,
     text,
 )
-from wardround.federation.plan.layout import Part, Shape
+from wardround.federation.forms.parts import Part, Shape
 
 SEED, NUMBER, COPIES = "seed", "number", "copies"
 MINE, FIRST, WITHOUT = "mine", "first", "without"

@@ -25,7 +25,7 @@ from site_agent.reading.bounding.contribution_bounding import (
     record_number,
 )
 from site_agent.reading.bounding.giants import Beginnings, Numbers, texts_at
-from site_agent.reading.bounding.tally import Tally, added, finish
+from site_agent.reading.bounding.tally import added, finish
 from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, Share, pieces
 from site_agent.reading.sources.duckdb.dialect import DuckdbDialect
 from site_agent.reading.sources.duckdb.records import (
@@ -50,7 +50,7 @@ from site_agent.reading.statements.bounding_sql import both_keys, key_rows, keys
 from site_agent.reading.statements.records import UNIT, TypedRows, is_collapsed, record_cap
 from site_agent.reading.statements.sql_trees import ref
 from site_agent.reading.statements.tally_sql import is_coded, read_tally, tally_from, tally_statement
-from wardround.federation.plan.layout import Part, Shape
+from wardround.federation.forms.parts import Part, Shape, Tally
 from wardround.federation.study.study import Unit
 from wardround.privacy.noise.vectors import Bounded, IntVector
 

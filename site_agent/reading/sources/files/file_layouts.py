@@ -27,7 +27,7 @@ from site_agent.reading.statements.records import UNIT, columns_needed
 from site_agent.reading.statements.sql_trees import named, ref
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway
-from wardround.federation.plan.layout import Shape
+from wardround.federation.forms.parts import Shape
 
 Connect = Callable[[Sequence[str]], duckdb.DuckDBPyConnection]
 

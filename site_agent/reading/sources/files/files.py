@@ -44,8 +44,8 @@ from site_agent.reading.sources.files.file_layouts import (
 from site_agent.reading.sources.files.file_readers import literal_path
 from site_agent.reading.statements.records import TypedRows, columns_needed
 from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.study.study import Table
 from wardround.privacy.noise.vectors import Bounded
 

@@ -20,7 +20,7 @@ from site_agent.reading.sources.postgresql.dialect import PostgresqlDialect
 from site_agent.reading.statements.records import CELL, RECORDS, UNIT, TypedRows, value_names, with_records
 from site_agent.reading.statements.sql_trees import call, integer, minus, named, paren, plus, ref, relation
 from site_agent.reading.statements.tally_sql import tally_of
-from wardround.federation.plan.layout import Part, Shape
+from wardround.federation.forms.parts import Part, Shape
 
 _WORD = 63
 _HASH_BITS = 12

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from site_agent.reading.statements.cells import groupings
 from site_agent.reading.statements.sql_trees import (
     call,
     cast,
@@ -28,7 +27,7 @@ from site_agent.reading.statements.sql_trees import (
 )
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.plan.layout import Shape
+from wardround.federation.forms.parts import Shape
 from wardround.federation.question.cohort import Value
 from wardround.federation.question.query import GroupBy
 from wardround.federation.study.study import ColumnType
@@ -49,7 +48,7 @@ def places_needed(form: Shape) -> Places:
     """A name for the place of every text that makes a cell of the question."""
     wanted: dict[tuple[str, tuple[str, ...]], str] = {}
     for part in form.parts:
-        for grouping in groupings(form, part):
+        for grouping in part.groupings:
             column = form.table.column(grouping.column)
             if grouping.by is GroupBy.VALUE and column.type is ColumnType.CATEGORY:
                 wanted.setdefault((column_name(column.name), grouping.keys or column.values), f"p_{len(wanted)}")

@@ -41,8 +41,8 @@ from site_agent.reading.statements.records import UNIT, TypedRows, columns_neede
 from site_agent.reading.statements.sql_trees import cast, identifier, integer, minus, named, paren, present, ref, text
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import SchemaRefused, SourceAway
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.study.study import Column, ColumnType, Table
 from wardround.privacy.noise.vectors import Bounded
 

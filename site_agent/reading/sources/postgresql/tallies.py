@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from psycopg import errors
 from sqlglot import exp
 
-from site_agent.reading.bounding.tally import Tally, added, finish
+from site_agent.reading.bounding.tally import added, finish
 from site_agent.reading.sources.postgresql.choosing import (
     Packing,
     levels_once,
@@ -29,12 +29,11 @@ from site_agent.reading.statements.bounding_sql import capped_tally_statement, k
 from site_agent.reading.statements.records import UNIT, TypedRows, record_cap
 from site_agent.reading.statements.sql_trees import paren, ref
 from site_agent.reading.statements.tally_sql import read_tally, tally_statement
-from wardround.federation.plan.layout import Part, PartKind, Shape
+from wardround.federation.forms.parts import Part, Records, Shape, Tally
 from wardround.privacy.noise.vectors import Bounded
 
 RANK = "rank"
 _PEEKED = 1000
-_ROWS = (PartKind.EVENTS, PartKind.SUM)
 Line = tuple[object, ...]
 
 _CRAMMED = (errors.ProgramLimitExceeded, errors.OutOfMemory, errors.InternalError)
@@ -63,7 +62,7 @@ class PostgresqlTallies:
         cap = record_cap(form, part)
         if cap is None:
             return self._counted(form, part, self.rows)
-        if self.ranked and part.kind in _ROWS:
+        if self.ranked and part.records is Records.ROWS:
             # Different whole numbers from 1 to the cap: the database keeps them different (see `check_rank`).
             first = exp.Between(this=ref(RANK), low=exp.Literal.number(1), high=exp.Literal.number(cap))
             return self._counted(form, part, restricted(self.rows, first))

@@ -33,8 +33,8 @@ from site_agent.reading.statements.records import UNIT, TypedRows, columns_neede
 from site_agent.reading.statements.sql_trees import named, present, ref
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import FederationError, SchemaRefused, SourceAway, SourceFailed
+from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import StepForm
-from wardround.federation.plan.layout import Shape
 from wardround.federation.study.study import Column, ColumnType, Table, parse_date
 from wardround.privacy.noise.vectors import Bounded
 

@@ -18,7 +18,7 @@ from sqlglot import exp
 from site_agent.reading.bounding.contribution_bounding import counted_tally, numbered, record_number
 from site_agent.reading.bounding.gathering import gathering, most_rows
 from site_agent.reading.bounding.giants import Beginnings, Numbers
-from site_agent.reading.bounding.tally import Tally, added, finish
+from site_agent.reading.bounding.tally import added, finish
 from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, Share, pieces
 from site_agent.reading.sources.sqlite.connection import seed_of
 from site_agent.reading.sources.sqlite.dialect import SHARE, SqliteDialect, written
@@ -33,7 +33,7 @@ from site_agent.reading.statements.records import (
     selected,
 )
 from site_agent.reading.statements.sql_trees import call, cast, integer, joined, paren, ref, relation, text
-from wardround.federation.plan.layout import Part, Shape
+from wardround.federation.forms.parts import Part, Shape, Tally
 from wardround.privacy.noise.vectors import Bounded, IntVector
 
 _AT_ONCE = 2**16

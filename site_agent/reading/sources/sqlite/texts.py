@@ -23,7 +23,7 @@ from site_agent.reading.sources.sqlite.tallies import SqliteTallies, UnitNumbers
 from site_agent.reading.statements.bounding_sql import KEY, both_keys, key_rows, read_keys
 from site_agent.reading.statements.records import TypedRows
 from site_agent.reading.statements.sql_trees import cast, ref
-from wardround.federation.plan.layout import Shape
+from wardround.federation.forms.parts import Shape
 from wardround.federation.study.study import Unit
 from wardround.privacy.noise.vectors import IntVector
 

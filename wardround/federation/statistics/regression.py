@@ -1,4 +1,4 @@
-"""Linear regression from the sums of products: coefficients, and a sandwich of noise and sampling around them.
+"""REGRESS(y, x, …): linear regression from the sums of products, with a sandwich of noise and sampling around it.
 
 There is an estimate as long as every direction of the predictors stands clear of the noise.
 """
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.combining.noise import NORMAL
-from coordinator.combining.products import Products
-from coordinator.combining.reaching import Sloped, farthest
-from coordinator.combining.spread import root_of
-from coordinator.combining.total import Floats, Found, Total, Unknown, estimate
+from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers, the_first
 from wardround.federation.forms.grids import Quantiser
+from wardround.federation.forms.reaching import Sloped, farthest
+from wardround.federation.forms.totals import NORMAL, Floats, Found, Total, Unknown, estimate
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.query import MAX_COLUMNS, Statistic
+from wardround.federation.statistics.products import Products, coordinates, never_below_nought, part, typical
+from wardround.federation.statistics.spread import root_of
 
 _SINGULAR = 1e-12
 _OUTCOME = 1
@@ -66,7 +67,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
             found = [judged.coefficient(scale, place) for place in order]
             found += [judged.explained(), root_of(judged.residual()).scaled(scale.outcome)]
         for name, each in zip(names, found, strict=True):
-            yield estimate(aggregate, group, each, term=name, sampling=True)
+            yield estimate(aggregate, group, each, place=total.place, term=name, sampling=True)
 
 
 def fitted(products: Products, critical: float) -> Fit | NoEstimate:
@@ -302,3 +303,19 @@ class _Scale:
         shift[0] = centres[0]
         widest[0] += abs(centres[0])
         return cls(back, shift, widest, outcome)
+
+
+REGRESSION = Definition(
+    statistic=Statistic.REGRESSION,
+    functions=(Function("REGRESS"),),
+    check=need_numbers,
+    part=part,
+    coordinates=coordinates,
+    estimates=estimates,
+    columns=(2, MAX_COLUMNS),
+    never_below_nought=never_below_nought,
+    typical=typical,
+    assumed=f"the first slope of unrelated columns, {EVEN}, sampling included",
+    stands_for=the_first,
+    one_number=False,
+)

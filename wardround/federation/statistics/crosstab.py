@@ -1,7 +1,8 @@
-"""Two categories against each other, and the most frequent value of one: tables of noised counts.
+"""CHI_SQUARE(a, b): two categories against each other, as a table of noised counts.
 
-Noise makes a table look dependent. The statistic therefore divides by the variance a cell really has, and its
-p-value is found by simulating independent tables with the same noise; the seed is the plan's id.
+The cells of the table are groups, and a unit is in one of them. Noise makes a table look dependent. The statistic
+therefore divides by the variance a cell really has, and its p-value is found by simulating independent tables with the
+same noise; the seed is the plan's id.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from coordinator.combining.noise import CONFIDENCE, NORMAL, Noise
-from coordinator.combining.total import Floats, Found, Total, estimate
+from wardround.federation.forms.definition import Definition, Function, as_counted, need_public_values
+from wardround.federation.forms.parts import Frame, Part, Records, Sums
+from wardround.federation.forms.totals import NORMAL, Floats, Found, Noise, Total, estimate
 from wardround.federation.question.answer import NOISE_AWARE, Estimate
-from wardround.federation.question.query import Aggregate, Statistic
+from wardround.federation.question.query import Aggregate, Grouping, Statistic
+from wardround.federation.statistics.count import units
 from wardround.federation.study.study import Unit
 
 SIMULATED = 9_999
@@ -23,9 +26,24 @@ _MOST_DRAWS = 2**21
 _LARGEST_SIMULATED = 2**16
 
 
+def part(aggregates: tuple[Aggregate, ...], frame: Frame) -> Part:
+    """Units by both values; under event adjacency, rows."""
+    (aggregate,) = aggregates
+    return frame.part(
+        aggregates,
+        Records.UNITS if frame.unit is Unit.PATIENT else Records.ROWS,
+        Sums.COUNT,
+        l1_sensitivity=frame.one,
+        l2_sensitivity_squared=frame.one**2,
+        max_groups=1,
+        groupings=tuple(Grouping(name) for name in aggregate.columns),
+        groups=math.prod(len(frame.table.column(name).domain) for name in aggregate.columns),
+    )
+
+
 def estimates(total: Total) -> Iterator[Estimate]:
     """The statistic, its degrees of freedom and its p-value; then the table, cell by cell."""
-    aggregate = total.part.aggregates[0]
+    aggregate, place = total.part.aggregates[0], total.place
     domains = [total.form.table.column(name).domain for name in aggregate.columns]
     grid = float(total.part.grid)
     table = total.matrix.reshape(len(domains[0]), len(domains[1])) * grid
@@ -35,16 +53,18 @@ def estimates(total: Total) -> Iterator[Estimate]:
     free = freedom(table, deviation)
     # A number of the released table itself, to compare with others of its kind: no estimate of Pearson's χ².
     term = "statistic" if deviation == 0.0 else NOISE_AWARE
-    yield estimate(aggregate, (), Found(value, 0.0, (value, value)), term=term)
-    yield estimate(aggregate, (), Found(float(free), 0.0, (float(free), float(free))), term="degrees_of_freedom")
+    yield estimate(aggregate, (), Found(value, 0.0, (value, value)), place=place, term=term)
+    freely = Found(float(free), 0.0, (float(free), float(free)))
+    yield estimate(aggregate, (), freely, place=place, term="degrees_of_freedom")
     chance, doubt = p_value(table, noise, value, free, seed=int(total.key[:16] or "0", 16))
     ends = (max(chance - NORMAL * doubt, 0.0), min(chance + NORMAL * doubt, 1.0))
-    yield estimate(aggregate, (), Found(chance, doubt, ends), term="p_value", sampling=True)
-    counted = Aggregate(Statistic.COUNT, total.form.table.unit_key if total.form.unit is Unit.PATIENT else None)
+    yield estimate(aggregate, (), Found(chance, doubt, ends), place=place, term="p_value", sampling=True)
+    counted = units(total.form.table, total.form.unit)
     reach = total.noise.critical * deviation
     for cell, count in zip(itertools.product(*domains), table.ravel().tolist(), strict=True):
         group = tuple(zip(aggregate.columns, cell, strict=True))
-        yield estimate(counted, group, Found(count, deviation, (count - reach, count + reach)))
+        # A cell's count is no aggregate of the question.
+        yield estimate(counted, group, Found(count, deviation, (count - reach, count + reach)), place=None)
 
 
 def independence(table: Floats, deviation: float) -> float:
@@ -101,39 +121,12 @@ def chi_square_tail(value: float, free: int) -> float:
     return min(tail, 1.0)
 
 
-def choices(total: Total) -> Iterator[Estimate]:
-    """The value with the largest noised count, its gap to the next, and how much it may fall short of the best.
-
-    The true best is one cell, so a bound over all pairs with it holds whichever was chosen.
-    """
-    aggregate = total.part.aggregates[0]
-    keys = total.form.table.column(aggregate.column or "").domain
-    grid = float(total.part.grid)
-    counts = [number * grid for number in total.numbers]
-    deviation, critical = total.noise.deviation * grid, total.noise.critical
-    wide = total.noise.wide
-    order = sorted(range(len(keys)), key=lambda place: (-counts[place], place))
-    best, reach = counts[order[0]], critical * deviation
-    yield estimate(aggregate, (), Found(best, deviation, (best - reach, best + reach)), term=key_text(keys[order[0]]))
-    gap = best - counts[order[1]] if len(order) > 1 else 0.0
-    apart = math.sqrt(2.0) * deviation if len(order) > 1 else 0.0
-    yield estimate(aggregate, (), Found(gap, apart, (gap - wide * apart, gap + wide * apart)), term="gap")
-    others = max(len(order) - 1, 1)
-    regret = max(total.noise.passed(draws=2, chance=(1.0 - CONFIDENCE) / others) * apart - gap, 0.0)
-    yield estimate(aggregate, (), Found(regret, 0.0, (0.0, regret)), term="regret")
-
-
 def _noise_like(noise: Noise, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     """Noise of the same law, to compare with; it protects nobody."""
     if noise.laplaces == 0:
         return generator.normal(0.0, noise.deviation, shape)
     scale = noise.deviation / math.sqrt(2.0 * noise.laplaces)
     return generator.gamma(noise.laplaces, scale, shape) - generator.gamma(noise.laplaces, scale, shape)
-
-
-def key_text(key: object) -> str:
-    """A key as a term shows it."""
-    return {True: "true", False: "false"}[key] if isinstance(key, bool) else str(key)
 
 
 def _expected(table: Floats) -> Floats:
@@ -150,3 +143,17 @@ def _statistics(tables: Floats, deviation: float) -> Floats:
     expected = _expected(tables)
     found: Floats = ((tables - expected) ** 2 / (expected + deviation**2)).sum(axis=(1, 2))
     return found
+
+
+CHI_SQUARE = Definition(
+    statistic=Statistic.CHI_SQUARE,
+    functions=(Function("CHI_SQUARE"),),
+    check=need_public_values,
+    part=part,
+    coordinates=as_counted,
+    estimates=estimates,
+    columns=(2, 2),
+    alone=True,
+    of_each="of each cell of the table",
+    one_number=False,
+)

@@ -1,21 +1,59 @@
-"""Variance and standard deviation, and the mean that shares their part: ratios of three noised sums.
+"""VARIANCE(x) and STDDEV(x), and the mean that shares their part: ratios of three noised sums.
 
-With y = (x − centre)/H in [−1, 1] a part holds n, Σy and Σ(y² − ½), each with the same noise. The variance is that
-of the records themselves, Σ(x − x̄)²/n.
+A record at level q adds (h², h·t, t² − h²/2) with t = q − h and K = 2h: a unit moves it by at most 5h²/2, and 3h²/2 in
+length, so the three share one charge. With y = (x − centre)/H in [−1, 1] a part holds n, Σy and Σ(y² − ½), each with
+the same noise. The variance is that of the records themselves, Σ(x − x̄)²/n.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
-from coordinator.combining.noise import Noise
-from coordinator.combining.total import Found, Total, Unknown, estimate
+import numpy as np
+
+from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers
+from wardround.federation.forms.grids import MOMENT_LEVELS, level_quantiser
+from wardround.federation.forms.parts import Frame, Part, Records, Sums, Tally
+from wardround.federation.forms.totals import Found, Noise, Total, Unknown, estimate
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
-from wardround.federation.question.query import Statistic
+from wardround.federation.question.query import Aggregate, Statistic
 from wardround.privacy.inference.error_bars import ratio_interval
+
+
+def together(aggregate: Aggregate) -> Hashable:
+    """Variance and standard deviation of a column within the same bounds."""
+    return Statistic.VARIANCE, aggregate.column, aggregate.clips
+
+
+def part(aggregates: tuple[Aggregate, ...], frame: Frame) -> Part:
+    """(h², h·t, t² − h²/2) for each group."""
+    quantiser = level_quantiser(frame.column(aggregates[0]), rows=frame.rows, most=MOMENT_LEVELS, multiple=4)
+    half = quantiser.high // 2
+    return frame.part(
+        aggregates,
+        Records.MEANS,
+        Sums.PRODUCTS,
+        coordinates=3,
+        grid=Fraction(1, half**2),
+        increment=1,
+        l1_sensitivity=frame.max_groups * (5 * half**2 // 2),
+        l2_sensitivity_squared=frame.max_groups * (9 * half**4 // 4),
+        largest=half**2,
+        quantisers=(quantiser,),
+    )
+
+
+def coordinates(part: Part, tally: Tally) -> Tally:
+    """From n, Σq and Σq²."""
+    half = part.quantisers[0].high // 2
+    number, levels, squares = tally[:, 0], tally[:, 1], tally[:, 2]
+    centred = squares - 2 * half * levels + half**2 * number
+    first = half * (levels - half * number)
+    return np.stack((half**2 * number, first, centred - half**2 // 2 * number), axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +115,16 @@ def estimates(total: Total) -> Iterator[Estimate]:
     half = quantiser.high // 2
     reach, centre = float(half / quantiser.per_unit), float(quantiser.value(half))
     noise = total.noise.scaled(1.0 / half**2)
-    for aggregate in total.part.aggregates:
+    for place, aggregate in zip(total.places, total.part.aggregates, strict=True):
         for group, (number, first, second) in total.groups:
             found = Moments(number / half**2, first / half**2, second / half**2, noise)
             match aggregate.statistic:
                 case Statistic.MEAN:
-                    yield estimate(aggregate, group, found.mean().scaled(reach, shift=centre))
+                    yield estimate(aggregate, group, found.mean().scaled(reach, shift=centre), place=place)
                 case Statistic.VARIANCE:
-                    yield estimate(aggregate, group, found.variance().scaled(reach * reach))
+                    yield estimate(aggregate, group, found.variance().scaled(reach * reach), place=place)
                 case _:
-                    yield estimate(aggregate, group, root_of(found.variance()).scaled(reach))
+                    yield estimate(aggregate, group, root_of(found.variance()).scaled(reach), place=place)
 
 
 def root_of(found: Found | Unknown) -> Found | Unknown:
@@ -99,3 +137,30 @@ def root_of(found: Found | Unknown) -> Found | Unknown:
             return Found(root, min(slope, near), ends)
         case Unknown(reason):
             return Unknown(reason, ends)
+
+
+def typical(part: Part, number: float) -> list[int]:
+    """Values spread evenly over their bounds."""
+    square = (part.quantisers[0].high // 2) ** 2
+    return [round(number * square), 0, -round(number * square / 6)]
+
+
+def _definition(statistic: Statistic, *names: str) -> Definition:
+    return Definition(
+        statistic=statistic,
+        functions=tuple(Function(name) for name in names),
+        check=need_numbers,
+        part=part,
+        coordinates=coordinates,
+        estimates=estimates,
+        together=together,
+        absorbs=(Statistic.MEAN,),
+        never_below_nought=lambda _: [True, False, False],
+        typical=typical,
+        assumed=EVEN,
+    )
+
+
+# All spreads are those of the patients who are there, whatever a database calls them.
+VARIANCE = _definition(Statistic.VARIANCE, "VARIANCE", "VAR_SAMP", "VAR_POP")
+STD = _definition(Statistic.STD, "STDDEV", "STDDEV_SAMP", "STDDEV_POP")

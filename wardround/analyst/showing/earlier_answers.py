@@ -1,8 +1,8 @@
-"""Which aggregate of a question an estimate belongs to.
+"""Which aggregate of a question an estimate belongs to, in answers from before estimates said so themselves.
 
-An answer says the statistic and the column, and that is enough unless a question asks for the same statistic of
-the same column twice, within other bounds or beside other columns. Then the order decides: estimates come
-aggregate by aggregate, as the question lists them.
+Such an answer says the statistic and the column, and that is enough unless a question asks for the same statistic of
+the same column twice, within other bounds or beside other columns. Then the order decides: estimates come aggregate by
+aggregate, as the question lists them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from wardround.federation.forms.definition import Number
 from wardround.federation.question.answer import Estimate
-from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.question.query import Aggregate, Query
+from wardround.federation.statistics import find
+
+
+def places_of(estimates: Sequence[Estimate], query: Query) -> tuple[int | None, ...]:
+    """For each estimate the place of its aggregate: as it says itself, or where none does, as it must be."""
+    if all(estimate.place is None for estimate in estimates):
+        return owners(estimates, query)
+    asked = range(len(query.aggregates))
+    return tuple(estimate.place if estimate.place in asked else None for estimate in estimates)
 
 
 def owners(estimates: Sequence[Estimate], query: Query) -> tuple[int | None, ...]:
@@ -49,7 +59,7 @@ class _Seen:
 
     def ended(self, aggregate: Aggregate, estimate: Estimate) -> bool:
         """Whether this estimate is there already, or in its group as many as a histogram has intervals."""
-        if aggregate.statistic is Statistic.HISTOGRAM:
+        if find(aggregate.statistic).number is Number.BINS:
             return self.numbers[estimate.group] >= (aggregate.bins or 0)
         return (estimate.column, estimate.group, estimate.term) in self.keys
 
@@ -57,11 +67,9 @@ class _Seen:
 def _fits(aggregate: Aggregate, estimate: Estimate) -> bool:
     if aggregate.statistic.value != estimate.statistic:
         return False
-    match aggregate.statistic:
-        case Statistic.CORRELATION:
-            # A pair begins with any of the columns.
-            return {estimate.column, estimate.term} <= set(aggregate.columns)
-        case Statistic.QUANTILE | Statistic.BELOW:
-            return aggregate.column == estimate.column and estimate.term in ("", f"{aggregate.level:.12g}")
-        case _:
-            return aggregate.column == estimate.column
+    definition = find(aggregate.statistic)
+    if definition.pairs:
+        # A pair begins with any of the columns.
+        return {estimate.column, estimate.term} <= set(aggregate.columns)
+    of_level = definition.number is not Number.LEVEL or estimate.term in ("", f"{aggregate.level:.12g}")
+    return aggregate.column == estimate.column and of_level

@@ -1,29 +1,73 @@
-"""Quantiles from a noised tree: weighted consistency, then where the distribution crosses a level.
+"""PERCENTILE_CONT(p), QUANTILE and MEDIAN: the value that a share p of the units' own means are below.
 
-Counts of every level say something about every leaf; the least-squares leaves use all of them (Hay, Rastogi, Miklau
-and Suciu, 2010). Their variance has a closed form, because the tree's observations split the leaves into
-orthogonal parts, one for each level (PROOFS.md#trees).
+A record adds one on each level of a tree over the column's steps, so a unit moves a group by the number of levels in
+L1 and by its root in L2; all quantiles of a column are read from one tree. Counts of every level say something about
+every leaf; the least-squares leaves use all of them (Hay, Rastogi, Miklau and Suciu, 2010). Their variance has a closed
+form, because the tree's observations split the leaves into orthogonal parts, one for each level (PROOFS.md#trees).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.combining.total import Floats, Found, Total, Unknown, estimate, number_text
-from wardround.federation.errors import InvariantBroken
-from wardround.federation.forms.grids import Coding, Tree
-from wardround.federation.plan.layout import Part, Shape
+from wardround.federation.errors import InvariantBroken, QueryMistaken
+from wardround.federation.forms.definition import EVEN, Definition, Function, Number, need_ordered
+from wardround.federation.forms.grids import Coding, Tree, tree_coding
+from wardround.federation.forms.parts import Frame, Part, Shape, Tally
+from wardround.federation.forms.totals import Floats, Found, Total, Unknown, estimate, number_text
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
-from wardround.federation.study.study import ColumnType, Unit
+from wardround.federation.question.query import Aggregate, Statistic
+from wardround.federation.study.study import ColumnType, Table, Unit
 
+LOWEST_LEVEL, HIGHEST_LEVEL = 0.001, 0.999
+_MEDIAN = 0.5
 _ROUNDING = 1e-12
+
+
+def check(aggregate: Aggregate, table: Table) -> None:
+    """One column of numbers, and a level that is nobody's own."""
+    need_ordered(aggregate, table)
+    level = finite_level(aggregate)
+    if not LOWEST_LEVEL <= level <= HIGHEST_LEVEL:
+        raise QueryMistaken(
+            f"a quantile's level must be from {LOWEST_LEVEL} to {HIGHEST_LEVEL}, not {level:g}: "
+            "the smallest and the largest value are one patient's own."
+        )
+
+
+def finite_level(aggregate: Aggregate) -> float:
+    """The number behind the column, where it is one."""
+    level = aggregate.level
+    if level is None or isinstance(level, bool) or not math.isfinite(level):
+        raise QueryMistaken(f"the level of a {aggregate.statistic.value} must be a finite number.")
+    return level
+
+
+def together(aggregate: Aggregate) -> Hashable:
+    """All quantiles of a column within the same bounds are one tree."""
+    return Statistic.QUANTILE, aggregate.column, aggregate.clips
+
+
+def part(aggregates: tuple[Aggregate, ...], frame: Frame) -> Part:
+    """A count for each node of the tree; a record is in one of each level."""
+    quantiser, coding, tree = tree_coding(frame.column(aggregates[0]), rows=frame.rows)
+    return frame.coded(aggregates, (quantiser,), coding, coordinates=sum(tree.sizes), tree=tree)
+
+
+def coordinates(part: Part, tally: Tally) -> Tally:
+    """From how many have each code to the counts of every level, the coarsest first; what is beyond is empty."""
+    _, tree = coded(part)
+    leaves = np.zeros((tally.shape[0], tree.leaves), dtype=tally.dtype)
+    leaves[:, : tally.shape[1]] = tally
+    levels = [leaves.reshape(len(leaves), size, -1).sum(axis=2) for size in tree.sizes]
+    return part.increment * np.concatenate(levels, axis=1)
 
 
 def estimates(total: Total) -> Iterator[Estimate]:
@@ -38,8 +82,8 @@ def estimates(total: Total) -> Iterator[Estimate]:
     number = below[:, -1]
     # All counts but those of the noise: a group that may be empty has no quantiles.
     fewest = noise.wide * noise.deviation * float(part.grid) * math.sqrt(float(level_variance(tree, 0.0)[-1]))
-    for aggregate in part.aggregates:
-        level = aggregate.level or 0.5
+    for place, aggregate in zip(total.places, part.aggregates, strict=True):
+        level = aggregate.level or _MEDIAN
         error = noise.deviation * float(part.grid) * np.sqrt(level_variance(tree, level))
         # Half of ten is reached by five, however a computer writes a half.
         slack = _ROUNDING * np.abs(number)[:, None]
@@ -50,7 +94,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
                 found: Found | Unknown = Unknown(NoEstimate.TOO_FEW, scale.bounds)
             else:
                 found = scale.found(line, reach, float(count), float(level), noise.wide)
-            yield estimate(aggregate, group, found, term=number_text(level))
+            yield estimate(aggregate, group, found, place=place, term=number_text(level))
 
 
 def coded(part: Part) -> tuple[Coding, Tree]:
@@ -176,3 +220,40 @@ def _first(holds: NDArray[np.bool_]) -> int:
 def _last(holds: NDArray[np.bool_]) -> int:
     """The last place where it holds; the first when it nowhere does."""
     return len(holds) - 1 - int(np.argmax(holds[::-1])) if holds.any() else 0
+
+
+def typical(part: Part, number: float) -> list[int]:
+    """Values spread evenly over their bounds."""
+    coding, tree = coded(part)
+    each, codes = number * part.increment / coding.codes, coding.codes
+    return [
+        round(each * min(max(codes - cell * size, 0), size))
+        for size in (tree.leaves // cells for cells in tree.sizes)
+        for cell in range(tree.leaves // size)
+    ]
+
+
+def label(aggregate: Aggregate, name: str, operands: str) -> str:
+    """The short form: `MEDIAN(x)` or `QUANTILE(x, 0.9)`."""
+    return f"MEDIAN({operands})" if aggregate.level == _MEDIAN else f"{name}({operands}, {aggregate.level:g})"
+
+
+QUANTILE = Definition(
+    statistic=Statistic.QUANTILE,
+    functions=(
+        Function("QUANTILE", "QUANTILE(column, 0.9)"),
+        Function("MEDIAN", level=_MEDIAN),
+        Function("PERCENTILE_CONT", "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY column)"),
+    ),
+    check=check,
+    part=part,
+    coordinates=coordinates,
+    estimates=estimates,
+    number=Number.LEVEL,
+    together=together,
+    typical=typical,
+    assumed=EVEN,
+    text=lambda aggregate, _, operands: f"PERCENTILE_CONT({aggregate.level!r}) WITHIN GROUP (ORDER BY {operands})",
+    label=label,
+    beside="quantiles",
+)

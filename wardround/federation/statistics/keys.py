@@ -1,4 +1,4 @@
-"""The values of an open category, as far as sites showed them.
+"""KEYS(x): which values an open category has, as far as sites showed them.
 
 A site shows a key only when its noised count passes the plan's threshold, so a count here is about the sites that
 showed the key, and says nothing of those that did not. The noise of a key near the threshold is more likely to have
@@ -11,20 +11,45 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 
-from coordinator.combining.noise import NoiseSetting, noise_of
-from coordinator.combining.total import Found, estimate
-from wardround.federation.forms.release import Release
-from wardround.federation.plan.layout import Shape
-from wardround.federation.plan.plan import Plan
+from wardround.federation.errors import InvariantBroken, QueryMistaken
+from wardround.federation.forms.definition import Definition, Function, Received, as_counted
+from wardround.federation.forms.parts import Frame, Part, Records, Sums
+from wardround.federation.forms.totals import Found, estimate, noise_of
 from wardround.federation.question.answer import Estimate
+from wardround.federation.question.query import Aggregate, Statistic
+from wardround.federation.statistics.count import estimates
+from wardround.federation.study.study import Table, Unit
+from wardround.privacy.budget.facts import AnyFact
+from wardround.privacy.mechanisms.partition_selection import SelectionFact
 
 _NORMAL = NormalDist()
 _FARTHEST, _HALVINGS, _SMALLEST = 8.0, 40, 1e-300
 
 
-def shown_keys(plan: Plan, form: Shape, releases: Sequence[Release], *, setting: NoiseSetting) -> Iterator[Estimate]:
+def check(aggregate: Aggregate, table: Table) -> None:
+    """One open category."""
+    if not table.column(aggregate.column or "").open:
+        raise QueryMistaken(f"the values of {aggregate.column!r} are public; group by it instead.")
+
+
+def part(aggregates: tuple[Aggregate, ...], frame: Frame) -> Part:
+    """How many units hold one key; of each unit so many keys count."""
+    by_patient = frame.unit is Unit.PATIENT
+    cells = frame.table.max_groups_per_unit if by_patient else 1
+    return frame.part(
+        aggregates,
+        Records.UNITS if by_patient else Records.ROWS,
+        Sums.COUNT,
+        l1_sensitivity=cells * frame.one,
+        l2_sensitivity_squared=cells * frame.one**2,
+        max_groups=cells,
+    )
+
+
+def shown_keys(received: Received) -> Iterator[Estimate]:
     """Every key that some site showed, in the order of the keys, with its noised counts added up."""
-    (law,), (part,) = plan.laws(), form.parts
+    releases, setting, fact = received.releases, received.setting, selection_of(received.fact)
+    (part,) = received.form.parts
     aggregate = part.aggregates[0]
     counts: dict[str, list[int]] = {}
     for release in releases:
@@ -33,7 +58,7 @@ def shown_keys(plan: Plan, form: Shape, releases: Sequence[Release], *, setting:
     for key in sorted(counts):
         sites = len(counts[key])
         # Cut-off noise is narrower than its law, so the law's error bar is on the safe side.
-        noise = noise_of(law, noises=setting.noises(sites=sites))
+        noise = noise_of(fact.law, noises=setting.noises(sites=sites))
         value = sum(counts[key]) * part.grid.numerator / part.grid.denominator
         error = noise.deviation * float(part.grid)
         reach = noise.critical * error
@@ -41,11 +66,11 @@ def shown_keys(plan: Plan, form: Shape, releases: Sequence[Release], *, setting:
         lower = value - reach
         if noise.laplaces == 0 and noise.deviation > 0.0:
             one = noise.deviation / math.sqrt(sites)
-            moved = passing_shift(counts[key], plan.threshold, deviation=one, critical=noise.critical)
+            moved = passing_shift(counts[key], fact.threshold, deviation=one, critical=noise.critical)
             lower = min(lower, value - sites * moved * float(part.grid))
         least = max(lower, float(sites))
         found = Found(value, error, (least, max(value + reach, least)))
-        yield estimate(aggregate, ((aggregate.column or "", key),), found)
+        yield estimate(aggregate, ((aggregate.column or "", key),), found, place=0)
 
 
 def passing_shift(numbers: Sequence[int], threshold: int, *, deviation: float, critical: float) -> float:
@@ -72,3 +97,36 @@ def _passed(count: float, threshold: int, deviation: float) -> tuple[float, floa
     tail = max(_NORMAL.cdf(-edge), _SMALLEST)
     hazard = _NORMAL.pdf(edge) / tail
     return count + deviation * hazard, max(deviation**2 * (1.0 - hazard * (hazard - edge)), 0.0)
+
+
+def threshold(fact: AnyFact, part: Part, sites: int) -> float:  # noqa: ARG001
+    """How many units a site must have that hold a key: the fewer the better."""
+    return float(selection_of(fact).threshold * part.grid)
+
+
+def promise(fact: AnyFact, part: Part, sites: int) -> str:  # noqa: ARG001
+    """From how many units on a key has an even chance to be shown."""
+    return f"a site shows a key whose noised count passes {math.floor(selection_of(fact).threshold * part.grid)}"
+
+
+def selection_of(fact: AnyFact) -> SelectionFact:
+    """The fact that paid for a selection."""
+    if not isinstance(fact, SelectionFact):
+        raise InvariantBroken(private="keys were not paid for as such")
+    return fact
+
+
+KEYS = Definition(
+    statistic=Statistic.KEYS,
+    functions=(Function("KEYS"),),
+    check=check,
+    part=part,
+    coordinates=as_counted,
+    estimates=estimates,
+    alone=True,
+    of_each="of each key's count",
+    selects_keys=True,
+    from_releases=shown_keys,
+    merit=threshold,
+    promise=promise,
+)

@@ -1,71 +1,27 @@
-"""Sums of products: the matrix Σuᵢuⱼ that correlation and regression are made of, and the noise of each entry.
-
-u₀ = 1 and every other u is a column brought to [−1, 1] by its own public bounds. A record's products were weighted so
-that one noise fits all (shape.py); here the weights are undone, so entries differ in their noise.
-"""
+"""CORR(x, y, …): the correlation of every two columns from their sums of products, with noise and sampling."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
-from coordinator.combining.noise import NORMAL
-from coordinator.combining.reaching import farthest
-from coordinator.combining.total import Floats, Found, Total, Unknown, of_column
-from wardround.federation.plan.layout import PRODUCT_WEIGHT, SQUARE_WEIGHT, Part
+from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers, the_first
+from wardround.federation.forms.reaching import farthest
+from wardround.federation.forms.totals import NORMAL, Floats, Found, Total, Unknown, estimate
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.query import MAX_COLUMNS, Statistic
+from wardround.federation.statistics.products import Products, coordinates, never_below_nought, part, typical
 
 _EDGE, _LEAST = 1.0 - 1e-12, 1e-15
 _FEWEST = 4.0
 """Fisher's transform says nothing about fewer records."""
 
 
-@dataclass(frozen=True, slots=True)
-class Products:
-    """Σuᵢuⱼ as a symmetric matrix, and the standard deviation of the noise in each of its entries."""
-
-    sums: Floats
-    noise: Floats
-
-    @classmethod
-    def of(cls, part: Part, numbers: Sequence[int], deviation: float) -> Products:
-        """The matrix of one group."""
-        halves = [part.increment, *(quantiser.high // 2 for quantiser in part.quantisers)]
-        width = len(halves)
-        places = [
-            (0, 0),
-            *((0, place) for place in range(1, width)),
-            *itertools.combinations_with_replacement(range(1, width), 2),
-        ]
-        sums, noise = np.zeros((width, width)), np.zeros((width, width))
-        for (i, j), number in zip(places, numbers, strict=True):
-            weight = (SQUARE_WEIGHT if i == j else PRODUCT_WEIGHT) * halves[i] * halves[j]
-            sums[i, j] = sums[j, i] = number / weight
-            noise[i, j] = noise[j, i] = deviation / weight
-        return cls(sums, noise)
-
-    @property
-    def number(self) -> float:
-        """How many records there are."""
-        return float(self.sums[0, 0])
-
-    def covariance(self) -> Floats:
-        """The covariance of the columns."""
-        means = self.sums[0, 1:] / self.number
-        found: Floats = self.sums[1:, 1:] / self.number - np.outer(means, means)
-        return found
-
-    def error(self, slopes: Floats) -> float:
-        """The noise of a number with these slopes in the entries above and on the diagonal."""
-        return math.sqrt(float(((slopes * self.noise) ** 2).sum()))
-
-
-def correlations(total: Total) -> Iterator[Estimate]:
+def estimates(total: Total) -> Iterator[Estimate]:
     """The correlation of every two columns of each group, with the error of noise and of sampling."""
     aggregate = total.part.aggregates[0]
     names = aggregate.columns
@@ -83,7 +39,7 @@ def correlations(total: Total) -> Iterator[Estimate]:
                 reached = _reached(products, i, j, total.noise.shown(float(clear[i]), float(clear[j])))
                 error, ends = _with_sampling(float(raw[i, j]), errors[i, j], products.number, reached)
                 found = Found(float(shown[i, j]), error, ends)
-            yield of_column(aggregate, names[i], group, found, term=names[j], sampling=True)
+            yield estimate(aggregate, group, found, place=total.place, term=names[j], sampling=True, column=names[i])
 
 
 def _correlations(products: Products, critical: float) -> tuple[Floats, Floats, Floats]:
@@ -170,3 +126,20 @@ def nearest_correlation(raw: Floats) -> Floats:
     roots = np.sqrt(np.maximum(np.diag(clipped), 1e-12))
     found: Floats = np.clip(clipped / np.outer(roots, roots), -1.0, 1.0)
     return found
+
+
+CORRELATION = Definition(
+    statistic=Statistic.CORRELATION,
+    functions=(Function("CORR"),),
+    check=need_numbers,
+    part=part,
+    coordinates=coordinates,
+    estimates=estimates,
+    columns=(2, MAX_COLUMNS),
+    never_below_nought=never_below_nought,
+    typical=typical,
+    assumed=f"unrelated columns, {EVEN}, sampling included",
+    stands_for=the_first,
+    one_number=False,
+    pairs=True,
+)

@@ -1,28 +1,58 @@
-"""Kaplan–Meier curves from noised counts of (time, event): S(t), a band that holds sampling and noise, the median.
+"""KAPLAN_MEIER(time, event): S(t) from noised counts, a band that holds sampling and noise, and the median.
 
+A unit has one record in a group, its latest time and whether the event happened then, and so moves one count by one.
 The curve is the product of 1 − d/R over the times, R being all that are still there. Its noise is carried through the
 product to first order, because one noised count changes R at every earlier time (PROOFS.md#survival).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
-from coordinator.combining.noise import Noise
-from coordinator.combining.total import Floats, Found, Total, Unknown, estimate, number_text
-from wardround.federation.errors import InvariantBroken
-from wardround.federation.plan.layout import Part
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.forms.definition import (
+    ORDERED,
+    Definition,
+    Drawing,
+    Function,
+    Number,
+    as_counted,
+    need_number,
+)
+from wardround.federation.forms.grids import Quantiser, time_coding
+from wardround.federation.forms.parts import Frame, Part, Records
+from wardround.federation.forms.totals import Floats, Found, Noise, Total, Unknown, estimate, number_text
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.query import Aggregate, Statistic
+from wardround.federation.study.study import ColumnType, Table
 
 _LARGEST_LOG = 700.0
 _HALF = 0.5
+_MEDIAN = "median"
 _ALMOST = 0.999
 _BELOW, _ABOVE = 0.5, 0.2
 """How the two sides of a band change with 1 − g; bench/coverage.py says what they cover."""
+
+
+def check(aggregate: Aggregate, table: Table) -> None:
+    """A time with public bounds, and whether the event happened."""
+    need_number(aggregate, table.column(aggregate.column or ""), ORDERED, what="the time of a survival curve")
+    event = table.column(aggregate.others[0])
+    if event.type is not ColumnType.BOOLEAN:
+        raise QueryMistaken(f"{event.name!r} says whether the event happened; it must be a boolean column.")
+
+
+def part(aggregates: tuple[Aggregate, ...], frame: Frame) -> Part:
+    """At each time, how many were cut off and how many had the event."""
+    quantiser, coding = time_coding(frame.column(aggregates[0]), bins=aggregates[0].bins)
+    event = Quantiser(Fraction(0), Fraction(1), 0, 1)
+    return frame.coded(aggregates, (quantiser, event), coding, records=Records.LAST, coordinates=2 * coding.codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +86,20 @@ def estimates(total: Total) -> Iterator[Estimate]:
     alone = total.part.quantisers[0].high == len(times) - 1
     for group, line in zip(total.labels, total.matrix * grid, strict=True):
         curve = curve_of(line[0::2], line[1::2], noise)
-        for place, name in enumerate(names):
-            yield estimate(aggregate, group, curve.at(place), term=name, sampling=True)
+        for number, name in enumerate(names):
+            yield estimate(aggregate, group, curve.at(number), place=total.place, term=name, sampling=True)
         if (curve.share[: curve.lost] <= _HALF).any():
             early, middle, late = (_reached(line) for line in (curve.lower, curve.share, curve.upper))
             # A time of its own stands for itself; a longer one began where the one before it ended.
             ends = (times[early] if alone else times[max(early - 1, 0)], times[late])
             error = (ends[1] - ends[0]) / (2.0 * noise.wide)
-            yield estimate(aggregate, group, Found(times[middle], error, ends), term="median", sampling=True)
+            found = Found(times[middle], error, ends)
+            yield estimate(aggregate, group, found, place=total.place, term=_MEDIAN, sampling=True)
 
 
 def times_of(part: Part) -> list[float]:
     """The time each code stands for: the last one it holds."""
-    if part.coding is None:
-        raise InvariantBroken(private="a part of survival times has no codes")
-    quantiser, coding = part.quantisers[0], part.coding
+    quantiser, coding = part.quantisers[0], part.codes
     return [float(quantiser.value(min(place * coding.width, quantiser.high))) for place in range(coding.codes)]
 
 
@@ -142,3 +171,32 @@ def _reached(line: Floats) -> int:
     """The place of the first time at which half are gone; the last of all when that is never seen."""
     gone = line <= _HALF
     return int(np.argmax(gone)) if gone.any() else len(line) - 1
+
+
+def typical(part: Part, number: float) -> list[int]:
+    """Nobody cut off, and as many events at each time."""
+    half = part.coordinates // 2
+    return [count for _ in range(half) for count in (0, round(number * part.increment / half))]
+
+
+def nearest_to_half(estimates: Sequence[Estimate], place: int) -> Estimate:  # noqa: ARG001
+    """The share that is nearest to a half."""
+    curve = [estimate for estimate in estimates if estimate.term != _MEDIAN]
+    return min(curve, key=lambda estimate: math.inf if estimate.value is None else abs(estimate.value - _HALF))
+
+
+SURVIVAL = Definition(
+    statistic=Statistic.SURVIVAL,
+    functions=(Function("KAPLAN_MEIER", "KAPLAN_MEIER(time, event) or KAPLAN_MEIER(time, event, 24)"),),
+    check=check,
+    part=part,
+    coordinates=as_counted,
+    estimates=estimates,
+    columns=(2, 2),
+    number=Number.BINS_IF_ANY,
+    typical=typical,
+    assumed="the time at which half are left, nobody censored, sampling included",
+    stands_for=nearest_to_half,
+    one_number=False,
+    drawing=Drawing.STEPS,
+)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from coordinator.combining.total import Floats
+from wardround.federation.forms.totals import Floats
 
 Sloped: TypeAlias = Callable[[Floats], tuple[float, Floats] | None]
 """A number and its slopes in the sums it is made of; None where the sums make no number."""
