@@ -21,11 +21,10 @@ from protos._generated import plan_pb2 as pb
 from protos.codec import Codec
 from protos.fields import Body, refuse
 from wardround.federation.errors import MalformedMessage, QueryMistaken
-from wardround.federation.limits import Finite, Many, Text
+from wardround.federation.limits import MAX_TEXT, Finite, Many, Text
 from wardround.federation.question.cohort import (
     MAX_DEPTH,
     MAX_TERMS,
-    MAX_TEXT,
     And,
     Between,
     Comparison,
@@ -33,12 +32,11 @@ from wardround.federation.question.cohort import (
     IsNull,
     Not,
     Or,
-    Value,
     Within,
     depth,
     leaves,
 )
-from wardround.federation.study.study import parse_date
+from wardround.federation.study.study import Value, parse_date
 
 _NUMBER = Finite("a number in a query")
 _TEXT = Text("a text in a query", longest=MAX_TEXT, shortest=0, plain=False)

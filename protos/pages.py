@@ -19,8 +19,8 @@ from protos.fields import refuse
 from protos.words import ANSWER, ESTIMATE, PROGRESS, Wait
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.limits import NUMBER_BYTES, Names, Whole
-from wardround.federation.plan.layout import MAX_DIMENSION
 from wardround.federation.question.answer import MAX_ESTIMATES, MAX_UPDATE_BYTES, Answer, Estimate, Progress, Update
+from wardround.federation.question.query import MAX_DIMENSION
 
 PAGE_BYTES = 1024 * 1024
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.clock import Clock
-from coordinator.rounds.planning import PlannedQuestion
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question
 from coordinator.store.submissions import AcceptingTask
@@ -29,6 +28,19 @@ TAKEN = (
     "this round of the training was asked before with other numbers; take the training up with the program and the "
     "settings that began it, or begin it afresh (--fresh), which is charged again."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuestion:
+    """A question with the layout and the price of its plan, so that nobody after the planner finds them out again."""
+
+    question: Question
+    planned: Planned[Shape | StepForm]
+
+    @property
+    def plan(self) -> Plan:
+        """What is asked of every participant."""
+        return self.planned.plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from coordinator.accounts.accounting import Accounting, Balances, question_of
+from coordinator.accounts.accounting import Accounting, Balances, PlannedQuestion, question_of
 from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
 from coordinator.combining.training_sums import updates
@@ -22,7 +22,7 @@ from coordinator.members.roster import Roster
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.dispatch import Dispatch, round_key
 from coordinator.rounds.expected_error import expected_errors
-from coordinator.rounds.planning import PlannedQuestion, loss_of, planned_for, step_plan, step_target, target_of
+from coordinator.rounds.planning import loss_of, planned_for, step_plan, step_target, target_of
 from coordinator.rounds.round import Round, Rounds, ThreadedRounds, ended_without_answer, unfinished
 from coordinator.rounds.stored_answers import StoredAnswer, decode_answer
 from coordinator.store.ledger import Ledger
@@ -34,11 +34,11 @@ from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepForm, step_form
 from wardround.federation.models.training import Step
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, PrivacyTarget, planned
 from wardround.federation.plan.task import SignedTask, Submission
 from wardround.federation.question.answer import (
     Answer,
-    AskRequest,
     BudgetReport,
     Excess,
     ExpectedError,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
+from coordinator.accounts.accounting import PlannedQuestion
 from coordinator.rounds.expected_error import log_size
 from coordinator.rounds.selection_terms import merit, planned_threshold
 from coordinator.store.rounds import Question
@@ -19,11 +19,12 @@ from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.models.step_layout import StepForm, largest_round, step_form
 from wardround.federation.models.training import Step
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.charge_split import shares
 from wardround.federation.plan.layout import layout
 from wardround.federation.plan.plan import Plan, Planned, PrivacyTarget, form_of, planned, privacy_target
 from wardround.federation.plan.typed import Typed, type_query
-from wardround.federation.question.answer import MAX_UPDATE_BYTES, AskRequest, Loss
+from wardround.federation.question.answer import MAX_UPDATE_BYTES, Loss
 from wardround.federation.question.query import Query
 from wardround.federation.statistics import find, own_definition
 from wardround.federation.study.study import Study, delta_fault
@@ -36,19 +37,6 @@ from wardround.privacy.mechanisms.private_selection import Choosing
 from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 
 _NONCE = re.compile(r"[0-9a-fA-F]{0,64}")
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedQuestion:
-    """A question with the layout and the price of its plan, so that nobody after the planner finds them out again."""
-
-    question: Question
-    planned: Planned[Shape | StepForm]
-
-    @property
-    def plan(self) -> Plan:
-        """What is asked of every participant."""
-        return self.planned.plan
 
 
 def planned_again(question: Question, study: Study) -> PlannedQuestion:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
-from coordinator.accounts.accounting import Accounting, question_of
+from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
 from coordinator.clock import Clock
 from coordinator.combining.possible import impossible
 from coordinator.combining.released_answer import combine_releases
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.dispatch import Dispatch, round_key
-from coordinator.rounds.planning import PlannedQuestion, loss_of, planned_again
+from coordinator.rounds.planning import loss_of, planned_again
 from coordinator.rounds.stored_answers import StoredAnswer, keep_answer
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question

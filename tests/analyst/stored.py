@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from wardround.federation.question.answer import Answer, Estimate, Loss, PrivacyStatement, Remaining
-from wardround.federation.question.cohort import Value
+from wardround.federation.study.study import Value
 
 PRIVACY = PrivacyStatement("discrete_gaussian", Loss(0.5, 1e-7), Loss(0.9, 1e-6), Remaining(2.0, 0.7), 1, "parallel")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling import call
-from wardround.analyst.asking.ask import Round
+from wardround.analyst.link.waiting import Round
 from wardround.cli.analyst_commands import RoundLines
 from wardround.federation.question.answer import Progress, SiteState
 

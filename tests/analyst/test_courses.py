@@ -8,10 +8,10 @@ import pytest
 
 from tests.analyst.lone_hospital import STUDY, TEXT, Hospital
 from tests.analyst.stored import PRIVACY
-from wardround.analyst.asking.ask import Round
 from wardround.analyst.asking.builder import query
 from wardround.analyst.asking.client import Client
 from wardround.analyst.asking.multi_round import composed, round_epsilon
+from wardround.analyst.link.waiting import Round
 from wardround.federation.errors import BudgetExceeded, PeerUnreachable, QueryMistaken, TooFewSites
 from wardround.federation.plan.sql_text import query_text
 from wardround.federation.question.answer import Excess, Loss

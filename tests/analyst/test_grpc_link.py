@@ -33,9 +33,9 @@ from wardround.federation.errors import (
     PeerUnreachable,
     ProtocolViolation,
 )
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.question.answer import (
     Answer,
-    AskRequest,
     BudgetReport,
     ByOverlap,
     Estimate,

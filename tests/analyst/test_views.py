@@ -16,8 +16,8 @@ from wardround.analyst.showing.result import Result
 from wardround.analyst.sql.read import read
 from wardround.federation.plan.sql_text import aggregate_text, label_text
 from wardround.federation.question.answer import Estimate
-from wardround.federation.question.cohort import Value
 from wardround.federation.question.query import Aggregate, Clip, Query, Statistic
+from wardround.federation.study.study import Value
 
 COUNTS = (("E11", 50.0), ("I10", 70.0), ("C50", 10.0), ("Z99", 60.0))
 MEANS = (("E11", 3.0), ("I10", 1.0), ("C50", 2.0), ("Z99", 1.0))

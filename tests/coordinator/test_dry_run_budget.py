@@ -9,7 +9,8 @@ import pytest
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
 from tests.coordinator.test_trainings import step, training
 from wardround.federation.errors import BudgetExceeded
-from wardround.federation.question.answer import AskRequest, Excess
+from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.question.answer import Excess
 from wardround.federation.question.query import Aggregate, Query, Statistic
 
 AVERAGE = Query("encounters", (Aggregate(Statistic.MEAN, "sbp"),))

@@ -20,10 +20,10 @@ from wardround.federation.question.cohort import (
     Not,
     Operator,
     Or,
-    Value,
     Within,
 )
 from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.study.study import Value
 
 LITERALS: dict[str, tuple[Value, ...]] = {
     "age": (0, 40, 40.5, -5, 110, 2**62),

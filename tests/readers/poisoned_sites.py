@@ -15,9 +15,9 @@ from tests.prepared.prepared_source import prepared
 from tests.readers.poisoned_tables import QUESTIONS, STEP, STUDY, Kind, Poison, worlds
 from tests.roles.lone_site import NAME, LoneSite
 from tests.sources.tables import KEY
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import Released
-from wardround.federation.question.answer import AskRequest
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.noise.distribution import Mechanism
 

@@ -20,9 +20,9 @@ from wardround.federation.errors import SourceAway, SourceFailed
 from wardround.federation.forms.parts import Shape
 from wardround.federation.ledger.sqlite_file import Keeping
 from wardround.federation.models.step_layout import StepForm
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import SignedTask, Task, sign_task
-from wardround.federation.question.answer import AskRequest
 from wardround.federation.question.query import Statistic
 from wardround.federation.study.study import Study, Table
 from wardround.federation.study.study_file import parse_study

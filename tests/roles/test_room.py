@@ -15,9 +15,17 @@ from tests.roles.test_hostile_training import TRAINED, plan, step
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused
 from wardround.federation.forms.parts import Shape
 from wardround.federation.models.step_layout import step_form
-from wardround.federation.plan.layout import MAX_DIMENSION, shape
+from wardround.federation.plan.layout import shape
 from wardround.federation.plan.task import Declined, Released
-from wardround.federation.question.query import MAX_BINS, MAX_CELLS, Aggregate, Grouping, Query, Statistic
+from wardround.federation.question.query import (
+    MAX_BINS,
+    MAX_CELLS,
+    MAX_DIMENSION,
+    Aggregate,
+    Grouping,
+    Query,
+    Statistic,
+)
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.accounting.cost import Cost

@@ -27,9 +27,9 @@ from site_agent.store.ledger import SiteLedger
 from tests.fixtures.ports import HOST, take_port
 from tests.wire.certificates import TestAuthority
 from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import SignedTask, Task, sign_task
-from wardround.federation.question.answer import AskRequest
 from wardround.federation.question.cohort import Comparison, Expression, Operator, Within
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study_file import parse_study

@@ -15,9 +15,10 @@ from tests.coordinator.losses import charged
 from tests.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, study
 from wardround.federation.forms.parts import Shape
 from wardround.federation.forms.totals import NoiseSetting
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.charge_split import shares
 from wardround.federation.plan.plan import shape_of
-from wardround.federation.question.answer import AskRequest, ExpectedError
+from wardround.federation.question.answer import ExpectedError
 from wardround.federation.question.query import Query
 from wardround.privacy.noise.distribution import Mechanism
 

@@ -12,7 +12,8 @@ from tests.training.clinics import request_text
 from wardround.analyst.asking import client
 from wardround.analyst.asking.client import Client
 from wardround.analyst.link.link import AnalystLink
-from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Preview, Progress
+from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation
 

@@ -31,10 +31,10 @@ from wardround.federation.errors import (
     ProtocolViolation,
     Unavailable,
 )
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.task import Declined, Failed, Pending, Released, Submission
 from wardround.federation.question.answer import (
     Answer,
-    AskRequest,
     Estimate,
     Loss,
     PrivacyStatement,

@@ -13,9 +13,10 @@ from protos.words import PLAN, QUERY, TASK, write_question
 from tests.wire import words
 from tests.wire.conversations import CONVERSATIONS, Conversation
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import SignedTask
-from wardround.federation.question.answer import Answer, AskRequest, Estimate, Loss, PrivacyStatement, Remaining
+from wardround.federation.question.answer import Answer, Estimate, Loss, PrivacyStatement, Remaining
 from wardround.federation.question.cohort import And, Expression, IsNull, Not, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 

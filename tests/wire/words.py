@@ -10,11 +10,11 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Task
 from wardround.federation.question.answer import (
     Answer,
-    AskRequest,
     BudgetReport,
     ByOverlap,
     Estimate,
@@ -31,19 +31,9 @@ from wardround.federation.question.answer import (
     Statement,
     Update,
 )
-from wardround.federation.question.cohort import (
-    And,
-    Between,
-    Comparison,
-    Expression,
-    IsNull,
-    Not,
-    Operator,
-    Or,
-    Value,
-    Within,
-)
+from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.study.study import Value
 from wardround.federation.trust.enrolment import Enrolment, Greeting
 from wardround.federation.trust.entry import EMPTY, GENESIS, Entry, Head
 from wardround.federation.trust.identity import PublicIdentity

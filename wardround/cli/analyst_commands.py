@@ -16,7 +16,7 @@ from wardround.federation.errors import Mistaken, QueryMistaken
 from wardround.federation.question.answer import Progress
 
 if TYPE_CHECKING:
-    from wardround.analyst.asking.ask import Round
+    from wardround.analyst.link.waiting import Round
 
 Profile = Annotated[Path, typer.Option("--profile", metavar="FILE", help="Your profile, from the consortium.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]

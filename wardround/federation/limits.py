@@ -20,6 +20,8 @@ from typing import Annotated, Generic, TypeVar
 
 from wardround.federation.plain_text import text_fault
 
+MAX_TEXT = 256
+
 MAX_SITES = 10_000
 MAX_COUNT = 2**63 - 1
 NUMBER_BYTES = 8

@@ -17,8 +17,9 @@ from site_agent.serving.agent import Agent
 from wardround.analyst.asking.client import Client
 from wardround.federation.errors import Mistaken
 from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.task import SignedTask, Submission
-from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Preview, Progress
+from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity

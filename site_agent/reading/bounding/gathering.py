@@ -21,9 +21,8 @@ from site_agent.reading.bounding.contribution_bounding import (
     record_number,
     records_tally,
 )
-from site_agent.reading.bounding.tally import added, tally_width
+from site_agent.reading.bounding.tally import added, is_collapsed, is_weighed, record_cap, tally_width
 from site_agent.reading.bounding.unit_shares import Crammed
-from site_agent.reading.statements.records import is_collapsed, is_weighed, record_cap
 from wardround.federation.forms.parts import Part, Shape, Tally
 from wardround.privacy.noise.vectors import IntVector
 

@@ -12,8 +12,9 @@ from typing import assert_never
 import numpy as np
 
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.forms.parts import Part, Records, Sums, Tally
+from wardround.federation.forms.parts import Part, Records, Shape, Sums, Tally
 from wardround.federation.statistics import own_definition
+from wardround.federation.study.study import Unit
 from wardround.privacy.mechanisms.additive import LARGEST_TOTAL
 from wardround.privacy.noise.vectors import Bounded
 
@@ -73,3 +74,31 @@ def _exact(part: Part, tally: Tally) -> Tally:
     safe = _SAFE if part.quantisers and part.coding is None else _SAFE_COUNT
     small = tally.dtype != np.object_ and _largest(tally) < safe
     return tally if small else tally.astype(np.object_)
+
+
+def is_collapsed(form: Shape, part: Part) -> bool:
+    """Whether a unit has one record for each cell, whatever the number of its rows there.
+
+    Where every event is a unit every row is a record; only units by themselves are still counted once.
+    """
+    if form.unit is Unit.EVENT:
+        return part.records is Records.UNITS
+    return part.records is not Records.ROWS
+
+
+def record_cap(form: Shape, part: Part) -> int | None:
+    """How many records of a unit count, or None where no unit can have too many."""
+    if form.unit is not Unit.PATIENT:
+        return None
+    if is_weighed(form, part):
+        # With one cell it does not matter which rows count, only how many: see `records`.
+        return None
+    if part.records is Records.ROWS:
+        return form.table.max_rows_per_unit
+    return part.max_groups if part.max_groups < part.groups else None
+
+
+def is_weighed(form: Shape, part: Part) -> bool:
+    """Whether a record stands for several rows and says for how many, under the name "weight"."""
+    counted = part.records is Records.ROWS and part.sums is Sums.COUNT
+    return counted and part.groups == 1 and form.unit is Unit.PATIENT

@@ -26,10 +26,9 @@ from wardround.federation.question.cohort import (
     Not,
     Operator,
     Or,
-    Value,
     Within,
 )
-from wardround.federation.study.study import Column
+from wardround.federation.study.study import Column, Value
 
 Mask = NDArray[np.bool_]
 Masks = Callable[[slice], Mask]

@@ -20,8 +20,8 @@ from site_agent.reading.columnstore.column_encoding import NO_INTEGER, Extent, r
 from site_agent.reading.columnstore.sorting import ORDER, UNIT, Sorted, in_order
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import SourceFailed
+from wardround.federation.limits import MAX_TEXT
 from wardround.federation.private_files import create_private
-from wardround.federation.question.cohort import MAX_TEXT
 from wardround.federation.study.study import Column, ColumnType, Table
 
 _SORTING_BYTES = 100

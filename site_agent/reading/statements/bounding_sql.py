@@ -30,7 +30,7 @@ from site_agent.reading.statements.tally_sql import tally_of
 from site_agent.reading.statements.where_sql import column_name, condition
 from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.forms.release import showable
-from wardround.federation.question.cohort import MAX_TEXT
+from wardround.federation.limits import MAX_TEXT
 from wardround.federation.study.study import Unit
 
 KEY = "key"

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from wardround.federation.question.cohort import Value
+from wardround.federation.study.study import Value
 
 
 class RowDialect(Protocol):

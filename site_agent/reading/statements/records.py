@@ -11,6 +11,7 @@ from typing import assert_never
 
 from sqlglot import exp
 
+from site_agent.reading.bounding.tally import is_collapsed, is_weighed
 from site_agent.reading.statements.cells import cell, code, level
 from site_agent.reading.statements.dialect import Dialect, RowDialect
 from site_agent.reading.statements.sql_trees import (
@@ -28,7 +29,7 @@ from site_agent.reading.statements.sql_trees import (
 from site_agent.reading.statements.where_sql import condition
 from wardround.federation.forms.parts import Part, Records, Shape, Sums
 from wardround.federation.question.cohort import leaves
-from wardround.federation.study.study import Column, Unit
+from wardround.federation.study.study import Column
 
 UNIT, CELL, WEIGHT = "unit", "cell", "weight"
 SELECTED, RECORDS = "selected", "records"
@@ -71,34 +72,6 @@ def value_names(part: Part) -> tuple[str, ...]:
             return tuple(f"v{place}" for place in range(len(part.columns)))
         case _:
             assert_never(part.sums)
-
-
-def is_collapsed(form: Shape, part: Part) -> bool:
-    """Whether a unit has one record for each cell, whatever the number of its rows there.
-
-    Where every event is a unit every row is a record; only units by themselves are still counted once.
-    """
-    if form.unit is Unit.EVENT:
-        return part.records is Records.UNITS
-    return part.records is not Records.ROWS
-
-
-def record_cap(form: Shape, part: Part) -> int | None:
-    """How many records of a unit count, or None where no unit can have too many."""
-    if form.unit is not Unit.PATIENT:
-        return None
-    if is_weighed(form, part):
-        # With one cell it does not matter which rows count, only how many: see `records`.
-        return None
-    if part.records is Records.ROWS:
-        return form.table.max_rows_per_unit
-    return part.max_groups if part.max_groups < part.groups else None
-
-
-def is_weighed(form: Shape, part: Part) -> bool:
-    """Whether a record stands for several rows and says for how many, under the name "weight"."""
-    counted = part.records is Records.ROWS and part.sums is Sums.COUNT
-    return counted and part.groups == 1 and form.unit is Unit.PATIENT
 
 
 def selected(form: Shape, part: Part, rows: TypedRows, dialect: RowDialect) -> exp.Select:

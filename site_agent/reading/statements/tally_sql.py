@@ -13,17 +13,9 @@ from typing import assert_never
 import numpy as np
 from sqlglot import exp
 
-from site_agent.reading.bounding.tally import tally_width
+from site_agent.reading.bounding.tally import is_weighed, tally_width
 from site_agent.reading.statements.dialect import Dialect
-from site_agent.reading.statements.records import (
-    CELL,
-    RECORDS,
-    WEIGHT,
-    TypedRows,
-    is_weighed,
-    value_names,
-    with_records,
-)
+from site_agent.reading.statements.records import CELL, RECORDS, WEIGHT, TypedRows, value_names, with_records
 from site_agent.reading.statements.sql_trees import counted, grouped, named, ref, relation, times
 from wardround.federation.forms.parts import Part, Shape, Sums, Tally
 

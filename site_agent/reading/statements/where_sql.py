@@ -9,18 +9,8 @@ from sqlglot import exp
 
 from site_agent.reading.statements.dialect import RowDialect
 from site_agent.reading.statements.sql_trees import is_null, joined, paren, ref
-from wardround.federation.question.cohort import (
-    And,
-    Between,
-    Comparison,
-    Expression,
-    IsNull,
-    Not,
-    Operator,
-    Or,
-    Value,
-    Within,
-)
+from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
+from wardround.federation.study.study import Value
 
 _COMPARISONS: Mapping[Operator, Callable[..., exp.Expression]] = {
     Operator.EQUAL: exp.EQ,

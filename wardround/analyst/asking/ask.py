@@ -7,24 +7,23 @@ that would end in the middle is never begun.
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from wardround.analyst.asking.multi_round import Course, composed, round_epsilon
 from wardround.analyst.link.link import AnalystLink
+from wardround.analyst.link.waiting import Waiting
 from wardround.analyst.showing.result import PreviewResult, Result
-from wardround.federation.errors import BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
+from wardround.federation.errors import BudgetExceeded, FederationError, QueryMistaken
+from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.charge_split import shares
 from wardround.federation.plan.layout import layout
 from wardround.federation.plan.plan import PrivacyTarget, privacy_target
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.plan.typed import Typed
-from wardround.federation.question.answer import Answer, AskRequest, Excess, Loss, Preview, Progress
+from wardround.federation.question.answer import Answer, Excess, Loss, Preview
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.distribution import Mechanism
 
-POLL_SECONDS = 20.0
 # A remaining ε is rounded down and an asked one is not.
 _ROUNDING = 1 + 1e-9
 
@@ -60,56 +59,6 @@ class Answered:
     last: Typed
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One round of a question, for whoever waits: which of how many, and what it asks."""
-
-    number: int
-    rounds: int
-    title: str
-
-
-class Waiting:
-    """A link, and how long and how visibly to wait on it."""
-
-    def __init__(
-        self,
-        link: AnalystLink,
-        clock: Callable[[], float],
-        *,
-        limit_seconds: float | None,
-        on_progress: Callable[[Progress], None] | None,
-        on_round: Callable[[Round], None] | None,
-    ) -> None:
-        self.link = link
-        self._clock = clock
-        self._limit_seconds = limit_seconds
-        self._ends = math.inf if limit_seconds is None else clock() + limit_seconds
-        self._on_progress = on_progress
-        self._on_round = on_round
-
-    def tell(self, course: Course, number: int) -> None:
-        """Say which round begins, when there are several."""
-        if self._on_round is not None and course.rounds > 1:
-            self._on_round(Round(number + 1, course.rounds, course.titles[number]))
-
-    def answer(self, request: AskRequest) -> Answer:
-        """Ask, and wait for the answer."""
-        plan_id = self.link.ask(request)
-        seen = 0
-        while (left := self._ends - self._clock()) > 0:
-            match self.link.watch(plan_id, seen=seen, wait_seconds=min(POLL_SECONDS, left)):
-                case Answer() as answer:
-                    return answer
-                case Progress() as progress:
-                    if self._on_progress is not None and progress.seen != seen:
-                        self._on_progress(progress)
-                    seen = progress.seen
-        raise DeadlinePassed(
-            f"No answer within {self._limit_seconds:g} s; the question runs on, and asking it again costs nothing more."
-        )
-
-
 def run(course: Course, terms: Terms, waiting: Waiting, study: Study) -> Answered:
     """Ask every round."""
     answers: list[Answer] = []
@@ -119,7 +68,7 @@ def run(course: Course, terms: Terms, waiting: Waiting, study: Study) -> Answere
     asked: Typed | None = last
     while asked is not None:
         last, request = asked, AskRequest(asked.query, each, terms.delta, terms.nonce)
-        waiting.tell(course, len(answers))
+        waiting.tell(course.titles, len(answers))
         if not fits:
             whole = _loss(terms.target(study))
             left = course.rounds - len(answers)

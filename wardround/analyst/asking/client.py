@@ -16,11 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from wardround.analyst.asking.ask import Round, Terms, Waiting, previewed, result_of, run
+from wardround.analyst.asking.ask import Terms, previewed, result_of, run
 from wardround.analyst.asking.binding import settled
 from wardround.analyst.asking.builder import Draft
 from wardround.analyst.asking.multi_round import Course, course_of
 from wardround.analyst.link.link import AnalystLink
+from wardround.analyst.link.waiting import Round, Waiting
 from wardround.analyst.showing.budget import BudgetResult
 from wardround.analyst.showing.presentation import Asked
 from wardround.analyst.showing.result import PreviewResult, Result

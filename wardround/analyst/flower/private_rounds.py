@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from wardround.analyst.asking.ask import Waiting
 from wardround.analyst.estimation.fitted import Metric, RoundSums, Standardisation
 from wardround.analyst.learning import evaluating
 from wardround.analyst.learning.driver import Beginning, TrainingRound, answer_of, round_title
@@ -20,12 +19,14 @@ from wardround.analyst.learning.fitting import begin
 from wardround.analyst.learning.predictor import Predictor, categories_of
 from wardround.analyst.learning.round_sums import SiteScreening, sums_of
 from wardround.analyst.link.link import AnalystLink
+from wardround.analyst.link.waiting import Waiting
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models import definition_of
 from wardround.federation.models.model_definition import TargetScale
 from wardround.federation.models.step_layout import inputs_of, step_form, unpack, weights_of
 from wardround.federation.models.training import StageKind, Step, Vector
-from wardround.federation.question.answer import Answer, AskRequest
+from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.question.answer import Answer
 from wardround.federation.study.study import Study
 
 

@@ -11,16 +11,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from wardround.analyst.asking.ask import Waiting
 from wardround.analyst.estimation.fitted import Combine, Fitted
 from wardround.analyst.learning.fitting import begin
 from wardround.analyst.learning.planner import Outline, learns
 from wardround.analyst.learning.round_sums import SiteScreening, sums_of
 from wardround.analyst.link.link import AnalystLink
+from wardround.analyst.link.waiting import Waiting
 from wardround.federation.errors import EARLIER_VERSION, ProtocolViolation, QueryMistaken, TooFewSites, Unavailable
 from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import StageKind, Step
-from wardround.federation.question.answer import Answer, AskRequest, Preview, Remaining
+from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.question.answer import Answer, Preview, Remaining
 from wardround.federation.study.study import Study
 
 _NONCE = re.compile(r"[0-9a-f]{0,64}")

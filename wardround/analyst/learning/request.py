@@ -18,8 +18,8 @@ from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.models import definition_of
 from wardround.federation.models.training import MAX_HIDDEN, MAX_ROUNDS, RATE_UNIT, Model, ModelKind
 from wardround.federation.plain_text import fault_in
-from wardround.federation.plan.typed import typed_cohort
 from wardround.federation.question.cohort import Expression
+from wardround.federation.question.typed_cohort import typed_cohort
 from wardround.federation.strict_toml import Section, check_plain, nearest, parse, read_text
 from wardround.federation.study.study import Study
 

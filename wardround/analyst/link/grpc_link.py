@@ -10,7 +10,8 @@ from protos.channels import channel
 from protos.tls import TlsKeys
 from wardround.analyst.link.retrying import Persistence
 from wardround.federation.errors import ConfigurationMistaken, ProtocolViolation
-from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Preview, Progress
+from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.federation.trust.profile import Profile

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from wardround.federation.question.answer import Answer, AskRequest, BudgetReport, Preview, Progress
+from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
 
 

@@ -24,9 +24,8 @@ from wardround.federation.question.answer import (
     PrivacyStatement,
     Remaining,
 )
-from wardround.federation.question.cohort import Value
 from wardround.federation.question.no_estimate import NoEstimate
-from wardround.federation.study.study import Study
+from wardround.federation.study.study import Study, Value
 from wardround.privacy.report.posterior_beliefs import posterior_bound, worst_bits
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None

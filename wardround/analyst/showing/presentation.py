@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from wardround.analyst.showing.earlier_answers import places_of
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import Estimate
-from wardround.federation.question.cohort import Operator, Value
+from wardround.federation.question.cohort import Operator
 from wardround.federation.question.grouping import interval_names
 from wardround.federation.question.query import GroupBy, Query, Statistic
 from wardround.federation.statistics import find
+from wardround.federation.study.study import Value
 
 Group = tuple[tuple[str, Value], ...]
 

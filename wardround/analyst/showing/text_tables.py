@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wardround.federation.plain_text import escaped, fitted
-from wardround.federation.question.cohort import Value
+from wardround.federation.study.study import Value
 
 MAX_LINES = 200
 MAX_LISTED = 8

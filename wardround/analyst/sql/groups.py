@@ -17,9 +17,11 @@ from sqlglot import exp
 from wardround.analyst.sql.terms import Source, column_name, describe, shown, unwrapped
 from wardround.analyst.sql.where import cohort, number
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.question.cohort import MAX_TEXT, And, Between, Comparison, Expression, Operator, Value
+from wardround.federation.limits import MAX_TEXT
+from wardround.federation.question.cohort import And, Between, Comparison, Expression, Operator
 from wardround.federation.question.grouping import interval_names
 from wardround.federation.question.query import MAX_EDGES, GroupBy, Grouping
+from wardround.federation.study.study import Value
 
 _CASE = (
     "CASE makes intervals of one column with <, <=, >, >=, BETWEEN and AND, "

@@ -21,8 +21,9 @@ from wardround.analyst.sql.parse import NO_WITH, condition_tree, statement
 from wardround.analyst.sql.terms import GRAMMAR, Source, describe, identifier, shown, unwrapped
 from wardround.analyst.sql.where import cohort
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.limits import MAX_TEXT
 from wardround.federation.plan.sql_text import label_text
-from wardround.federation.question.cohort import MAX_TEXT, Expression
+from wardround.federation.question.cohort import Expression
 from wardround.federation.question.query import Aggregate, Grouping, Query
 
 _CLAUSES = {

@@ -14,11 +14,10 @@ from sqlglot import exp
 from wardround.analyst.sql.instead import NAMES, OF_A_ROW
 from wardround.analyst.sql.terms import Source, column_name, describe, shown, unwrapped
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.plan.typed import MAX_INTEGER
+from wardround.federation.limits import MAX_TEXT
 from wardround.federation.question.cohort import (
     MAX_DEPTH,
     MAX_TERMS,
-    MAX_TEXT,
     MAX_VALUES,
     And,
     Between,
@@ -28,11 +27,11 @@ from wardround.federation.question.cohort import (
     Not,
     Operator,
     Or,
-    Value,
     Within,
     leaves,
 )
-from wardround.federation.study.study import parse_date
+from wardround.federation.question.typed_cohort import MAX_INTEGER
+from wardround.federation.study.study import Value, parse_date
 
 OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.EQ: Operator.EQUAL,

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.grids import Coding, Quantiser, Tree
-from wardround.federation.question.cohort import Value
 from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
-from wardround.federation.study.study import Column, Table, Unit
+from wardround.federation.study.study import Column, Table, Unit, Value
 from wardround.privacy.budget.facts import AnyMechanism
 from wardround.privacy.noise.distribution import Mechanism
 

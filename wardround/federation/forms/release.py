@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wardround.federation.errors import MalformedMessage
+from wardround.federation.limits import MAX_TEXT
 from wardround.federation.plain_text import is_plain
-from wardround.federation.question.cohort import MAX_TEXT
 from wardround.federation.question.query import MAX_KEYS
 from wardround.federation.study.study import parse_date
 from wardround.privacy.budget.facts import AnyFact

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.question.answer import Estimate
-from wardround.federation.question.cohort import Value
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import Aggregate
+from wardround.federation.study.study import Value
 from wardround.privacy.inference.error_bars import critical_value, sum_variance
 from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 

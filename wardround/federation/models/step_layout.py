@@ -34,8 +34,8 @@ from wardround.federation.models.training import (
     Training,
     Vector,
 )
-from wardround.federation.plan.layout import MAX_DIMENSION
-from wardround.federation.plan.typed import typed_cohort
+from wardround.federation.question.query import MAX_DIMENSION
+from wardround.federation.question.typed_cohort import typed_cohort
 from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit
 
 LENGTH = 2**20

@@ -14,13 +14,11 @@ from wardround.federation.forms.parts import Frame, Shape
 from wardround.federation.plan.typed import Typed, type_query
 from wardround.federation.question.cohort import And, IsNull
 from wardround.federation.question.grouping import domain
-from wardround.federation.question.query import MAX_CELLS, Query
+from wardround.federation.question.query import MAX_CELLS, MAX_DIMENSION, Query
 from wardround.federation.statistics import together
 from wardround.federation.statistics.count import units
 from wardround.federation.study.study import Study, Table
 from wardround.privacy.budget.facts import AnyMechanism
-
-MAX_DIMENSION = 4_000_000
 
 
 def shape(query: Query, study: Study, mechanism: AnyMechanism) -> Shape:

@@ -9,7 +9,7 @@ from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.definition import ORDERED, Number, no_keys
 from wardround.federation.forms.grids import LEVELS
 from wardround.federation.forms.parts import exact_number
-from wardround.federation.question.cohort import MAX_TEXT
+from wardround.federation.limits import MAX_TEXT
 from wardround.federation.question.grouping import MAX_MONTHS, domain, month_range
 from wardround.federation.question.query import (
     MAX_BINS,

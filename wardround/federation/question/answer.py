@@ -11,8 +11,7 @@ from typing import Annotated
 from wardround.federation.limits import (
     INFINITE_IF_ABSENT,
     MAX_SITES,
-    Above,
-    Below,
+    MAX_TEXT,
     Distinct,
     Finite,
     Form,
@@ -20,7 +19,6 @@ from wardround.federation.limits import (
     Member,
     Names,
     Needed,
-    Nonce,
     PlanId,
     RefusalCode,
     Text,
@@ -28,12 +26,10 @@ from wardround.federation.limits import (
     name_of,
     word_of,
 )
-from wardround.federation.models.training import Step
-from wardround.federation.plain_text import fault_in
-from wardround.federation.question.cohort import MAX_TEXT, ColumnName, Value
+from wardround.federation.question.cohort import ColumnName
 from wardround.federation.question.no_estimate import NoEstimate
-from wardround.federation.question.query import MAX_AGGREGATES, MAX_CELLS, MAX_GROUP_COLUMNS, Query, Statistic
-from wardround.federation.study.study import Unit
+from wardround.federation.question.query import MAX_AGGREGATES, MAX_CELLS, MAX_GROUP_COLUMNS, Statistic
+from wardround.federation.study.study import Unit, Value
 from wardround.privacy.mechanisms.private_selection import Choosing
 from wardround.privacy.noise.distribution import Mechanism
 
@@ -58,25 +54,6 @@ StandardError = Annotated[float, Finite("a standard error", lower=0.0)]
 
 NOISE_AWARE = "noise_aware_statistic"
 """The term of the number by which a table of two columns is tested: of the released table, not of the patients'."""
-
-
-@dataclass(frozen=True, slots=True)
-class AskRequest:
-    """A question and how sharp its answer should be; `nonce` is set by the analyst for a fresh answer.
-
-    A step says how sharp it is by itself: ε and δ are None then.
-    """
-
-    query: Annotated[Query | Step, Needed("a question asks nothing.")]
-    epsilon: Annotated[float, Finite("ε", lower=0.0), Above("ε", 0.0)] | None = None
-    delta: Annotated[float, Finite("δ", lower=0.0), Below("δ", 1.0)] | None = None
-    nonce: Nonce = ""
-
-    def fault(self) -> str | None:
-        """A step is as sharp as its training says, and a text that would forge a line is never asked about."""
-        if isinstance(self.query, Step) and (self.epsilon, self.delta) != (None, None):
-            return "a step has the noise of its training."
-        return None if (fault := fault_in(self.query)) is None else f"a text in a question {fault}."
 
 
 class SiteState(StrEnum):

@@ -7,20 +7,17 @@ on one patient's row would be an answer nobody paid for.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from wardround.federation.limits import Many, Member, Text
-
-Value = bool | int | float | str | datetime.date
+from wardround.federation.limits import MAX_TEXT, Many, Member, Text
+from wardround.federation.study.study import Value
 
 MAX_TERMS = 256
 MAX_DEPTH = 32
 MAX_VALUES = 1024
-MAX_TEXT = 256
 
 ColumnName = Annotated[str, Text("the name of a table or column", longest=MAX_TEXT, plain=True)]
 """Whether the study declares it is for `typed` to say."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime
 import itertools
 
-from wardround.federation.question.cohort import Value
 from wardround.federation.question.query import GroupBy, Grouping
-from wardround.federation.study.study import Column, Table
+from wardround.federation.study.study import Column, Table, Value
 
 MAX_MONTHS = 1200
 MONTHS_A_YEAR = 12

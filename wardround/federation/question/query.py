@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from wardround.federation.limits import Finite, Many, Member, Text, Whole
-from wardround.federation.question.cohort import MAX_TEXT, ColumnName, Expression
+from wardround.federation.limits import MAX_TEXT, Finite, Many, Member, Text, Whole
+from wardround.federation.question.cohort import ColumnName, Expression
 
 MAX_AGGREGATES = 32
 MAX_GROUP_COLUMNS = 4
@@ -25,6 +25,9 @@ MAX_KEYS = 10_000
 
 MAX_CELLS = 1_000_000
 """How many groups an answer may have."""
+
+MAX_DIMENSION = 4_000_000
+"""How many numbers an answer may hold."""
 
 
 class Statistic(StrEnum):

@@ -15,10 +15,11 @@ from functools import cached_property
 
 from wardround.federation import canonical
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.question.cohort import Value
 from wardround.federation.strict_toml import nearest
 from wardround.privacy.budget.filter import Cap
 from wardround.privacy.budget.parallel import Group, groups_among
+
+Value = bool | int | float | str | datetime.date
 
 MAX_INTEGER_GROUPS = 1024
 

@@ -12,10 +12,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.limits import MAX_SITES, NAME
-from wardround.federation.question.cohort import MAX_TEXT, Value
+from wardround.federation.limits import MAX_SITES, MAX_TEXT, NAME
 from wardround.federation.strict_toml import Section, check_plain, parse, read_text
-from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit, parse_date
+from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit, Value, parse_date
 from wardround.privacy.budget.filter import Cap
 from wardround.privacy.budget.parallel import Group
 

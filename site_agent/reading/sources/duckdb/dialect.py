@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from site_agent.reading.statements.sql_trees import call, cast, integer, paren, plus, text, times
-from wardround.federation.question.cohort import Value
+from wardround.federation.study.study import Value
 
 _SQL_TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _WIDE = "INT128"

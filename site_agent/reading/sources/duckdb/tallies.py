@@ -25,7 +25,7 @@ from site_agent.reading.bounding.contribution_bounding import (
     record_number,
 )
 from site_agent.reading.bounding.giants import Beginnings, Numbers, texts_at
-from site_agent.reading.bounding.tally import added, finish
+from site_agent.reading.bounding.tally import added, finish, is_collapsed, record_cap
 from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, Share, pieces
 from site_agent.reading.sources.duckdb.dialect import DuckdbDialect
 from site_agent.reading.sources.duckdb.records import (
@@ -47,7 +47,7 @@ from site_agent.reading.sources.duckdb.records import (
 )
 from site_agent.reading.sources.duckdb.texts import UnitTexts
 from site_agent.reading.statements.bounding_sql import both_keys, key_rows, keys_statement, read_keys
-from site_agent.reading.statements.records import UNIT, TypedRows, is_collapsed, record_cap
+from site_agent.reading.statements.records import UNIT, TypedRows
 from site_agent.reading.statements.sql_trees import ref
 from site_agent.reading.statements.tally_sql import is_coded, read_tally, tally_from, tally_statement
 from wardround.federation.forms.parts import Part, Shape, Tally

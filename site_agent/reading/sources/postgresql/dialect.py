@@ -28,9 +28,8 @@ from site_agent.reading.statements.sql_trees import (
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.parts import Shape
-from wardround.federation.question.cohort import Value
 from wardround.federation.question.query import GroupBy
-from wardround.federation.study.study import ColumnType
+from wardround.federation.study.study import ColumnType, Value
 
 _LARGE, _SMALL = 1e250, 1e-250
 _MONTHS = 12

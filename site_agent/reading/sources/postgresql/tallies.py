@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from psycopg import errors
 from sqlglot import exp
 
-from site_agent.reading.bounding.tally import added, finish
+from site_agent.reading.bounding.tally import added, finish, record_cap
 from site_agent.reading.sources.postgresql.choosing import (
     Packing,
     levels_once,
@@ -26,7 +26,7 @@ from site_agent.reading.sources.postgresql.choosing import (
 from site_agent.reading.sources.postgresql.connection import Connection, each_line
 from site_agent.reading.sources.postgresql.dialect import PostgresqlDialect
 from site_agent.reading.statements.bounding_sql import capped_tally_statement, keys_statement, read_keys
-from site_agent.reading.statements.records import UNIT, TypedRows, record_cap
+from site_agent.reading.statements.records import UNIT, TypedRows
 from site_agent.reading.statements.sql_trees import paren, ref
 from site_agent.reading.statements.tally_sql import read_tally, tally_statement
 from wardround.federation.forms.parts import Part, Records, Shape, Tally

@@ -15,7 +15,7 @@ from sqlglot.generator import Generator
 from sqlglot.generators.sqlite import SQLiteGenerator
 
 from site_agent.reading.statements.sql_trees import call, cast, integer, minus, paren, plus, text, times
-from wardround.federation.question.cohort import Value
+from wardround.federation.study.study import Value
 
 SHARE, PLACE, IS_TEXT = "wardround_share", "wardround_place", "wardround_is_text"
 """Three functions are ours: (the unit's key as bytes, n) ↦ which of n shares the unit is in; (a text as bytes, a

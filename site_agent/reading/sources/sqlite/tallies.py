@@ -18,20 +18,11 @@ from sqlglot import exp
 from site_agent.reading.bounding.contribution_bounding import counted_tally, numbered, record_number
 from site_agent.reading.bounding.gathering import gathering, most_rows
 from site_agent.reading.bounding.giants import Beginnings, Numbers
-from site_agent.reading.bounding.tally import added, finish
+from site_agent.reading.bounding.tally import added, finish, is_collapsed, record_cap
 from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, Share, pieces
 from site_agent.reading.sources.sqlite.connection import seed_of
 from site_agent.reading.sources.sqlite.dialect import SHARE, SqliteDialect, written
-from site_agent.reading.statements.records import (
-    CELL,
-    SELECTED,
-    UNIT,
-    TypedRows,
-    is_collapsed,
-    level_names,
-    record_cap,
-    selected,
-)
+from site_agent.reading.statements.records import CELL, SELECTED, UNIT, TypedRows, level_names, selected
 from site_agent.reading.statements.sql_trees import call, cast, integer, joined, paren, ref, relation, text
 from wardround.federation.forms.parts import Part, Shape, Tally
 from wardround.privacy.noise.vectors import Bounded, IntVector

@@ -1,0 +1,124 @@
+"""A cohort checked against the study: columns that are declared, values of their types.
+
+Both sides ask it, because they trust nobody. It sees public things only: the question and the study.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+
+from wardround.federation.errors import QueryMistaken
+from wardround.federation.limits import MAX_TEXT
+from wardround.federation.question.cohort import (
+    MAX_DEPTH,
+    MAX_TERMS,
+    MAX_VALUES,
+    And,
+    Between,
+    Comparison,
+    Expression,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    Within,
+    depth,
+    leaf_values,
+    leaves,
+)
+from wardround.federation.strict_toml import nearest
+from wardround.federation.study.study import Column, ColumnType, Table, Value, parse_date
+
+MAX_INTEGER = 2**63 - 1
+_EQUALITY = (Operator.EQUAL, Operator.UNEQUAL)
+_WANTED = {
+    ColumnType.INTEGER: "a whole number",
+    ColumnType.NUMBER: "a number",
+    ColumnType.CATEGORY: "a text such as 'E11'",
+    ColumnType.BOOLEAN: "TRUE or FALSE",
+    ColumnType.DATE: "a date such as '2026-01-31'",
+}
+
+
+def typed_cohort(cohort: Expression, table: Table) -> Expression:
+    """The cohort in canonical form; `QueryMistaken` when the table does not allow it."""
+    if depth(cohort) > MAX_DEPTH or sum(1 for _ in leaves(cohort)) > MAX_TERMS:
+        msg = f"a cohort has at most {MAX_TERMS} terms, nested at most {MAX_DEPTH} deep."
+        raise QueryMistaken(msg)
+    if any(len(leaf_values(leaf)) > MAX_VALUES for leaf in leaves(cohort)):
+        msg = f"IN takes at most {MAX_VALUES} values."
+        raise QueryMistaken(msg)
+    return _typed_term(cohort, table)
+
+
+def _typed_term(term: Expression, table: Table) -> Expression:
+    match term:
+        case Comparison(name, operator, value):
+            column = table.column(name)
+            if operator not in _EQUALITY and column.type in (ColumnType.CATEGORY, ColumnType.BOOLEAN):
+                msg = f"{name!r} is a {column.type.value} column and has no order; use =, <> or IN."
+                raise QueryMistaken(msg)
+            return Comparison(name, operator, typed_value(value, column))
+        case Within(name, values):
+            column = table.column(name)
+            if not values:
+                msg = f"{name} IN () selects nothing; give at least one value."
+                raise QueryMistaken(msg)
+            return Within(name, tuple(sorted({typed_value(value, column) for value in values}, key=_order)))
+        case Between(name, lower, upper):
+            column = table.column(name)
+            if column.type in (ColumnType.CATEGORY, ColumnType.BOOLEAN):
+                msg = f"{name!r} is a {column.type.value} column and has no order; use IN."
+                raise QueryMistaken(msg)
+            return Between(name, typed_value(lower, column), typed_value(upper, column))
+        case IsNull(name):
+            table.column(name)
+            return term
+        case Not(inner):
+            return Not(_typed_term(inner, table))
+        case And(terms) | Or(terms):
+            if not terms:
+                msg = "AND and OR join at least one term."
+                raise QueryMistaken(msg)
+            return type(term)(tuple(_typed_term(inner, table) for inner in terms))
+
+
+def typed_value(value: Value, column: Column) -> Value:
+    """A literal in its column's type; `QueryMistaken` says what was expected."""
+    match column.type, value:
+        case ColumnType.BOOLEAN, bool():
+            return value
+        case ColumnType.CATEGORY, str():
+            if value in column.values or (column.open and 0 < len(value) <= MAX_TEXT):
+                return value
+            msg = f"{column.name!r} has no value {value!r} in the study; {nearest(value, column.values[:50])}"
+            raise QueryMistaken(msg)
+        case ColumnType.DATE, str():
+            if (day := parse_date(value)) is not None:
+                return day
+        case ColumnType.DATE, datetime.date():
+            return value
+        case ((ColumnType.INTEGER | ColumnType.NUMBER), int() | float()) if not isinstance(value, bool):
+            return _number(value, column)
+        case _:
+            pass
+    msg = (
+        f"{column.name!r} is compared with {value!r}, but its type is {column.type.value}; give {_WANTED[column.type]}."
+    )
+    raise QueryMistaken(msg)
+
+
+def _number(value: float, column: Column) -> int | float:
+    # Size first: a whole number of hundreds of digits is no float that could be asked whether it is finite.
+    if abs(value) > MAX_INTEGER or not math.isfinite(value):
+        msg = f"{column.name!r} is compared with a number that is not finite or too large."
+        raise QueryMistaken(msg)
+    if column.type is ColumnType.NUMBER:
+        return float(value)
+    return int(value) if value == int(value) else float(value)
+
+
+def _order(value: Value) -> tuple[str, float, str]:
+    number = float(value) if isinstance(value, int | float) else 0.0
+    return type(value).__name__, number, str(value)
