@@ -25,7 +25,8 @@ from wardround.federation.plan.task import SignedTask
 from wardround.privacy.mechanisms.randomness import SecureChance
 
 Tables = dict[str, list[tuple[object, ...]]]
-OLD = [name for name in names() if name in ("unreleased-1", "unreleased-2")]
+# The two versions that stored messages.
+OLD = ("unreleased-1", "unreleased-2")
 WAITED = "three"
 
 
@@ -80,6 +81,15 @@ def test_words_are_rewritten_and_nothing_else_changes(name: str, tmp_path: Path)
         assert verify(folder).problems == ()
         rewritten(folder)
         assert words(folder) == after
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name not in OLD])
+def test_a_later_version_left_nothing_to_rewrite(name: str, tmp_path: Path) -> None:
+    place = unpacked(name, tmp_path)
+    for role in ("consortium", WAITED):
+        found = words(place / role)
+        assert len(found) > 3
+        assert all(plan_id(read(place / role, content)) == key for key, content in found.items())
 
 
 @pytest.mark.parametrize("name", OLD)
