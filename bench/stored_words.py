@@ -85,7 +85,7 @@ def main() -> None:
             began, worked = time.perf_counter(), time.process_time()
             ledger.rounds.rewrite_messages(stored_plan)
             took = time.perf_counter() - began, time.process_time() - worked
-            print(f"{which} start over {STORED:,} plans: {took[0]:.2f} s, of which {took[1]:.2f} s of processor time")
+            print(f"{which} start over {STORED:,} plans: {took[0]:.3f} s, of which {took[1]:.3f} s of processor time")
         ledger.close()
 
 
