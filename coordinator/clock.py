@@ -48,33 +48,27 @@ class RealClock:
         self._ended = False
 
     def now(self) -> float:
-        """Seconds that only ever grow."""
         return time.monotonic()
 
     def date(self) -> float:
-        """Seconds since 1970."""
         return time.time()
 
     def changes(self, key: str) -> int:
-        """How often `key` has changed so far."""
         with self._guard:
             return self._changes[key]
 
     def announce(self, key: str) -> None:
-        """Say that `key` changed."""
         with self._guard:
             self._changes[key] += 1
             if (waiting := self._waiting.get(key)) is not None:
                 waiting.notify_all()
 
     def wait(self, key: str, *, seen: int, seconds: float) -> None:
-        """Wait for a change of `key`."""
         with self._guard:
             condition = self._waiting.setdefault(key, threading.Condition(self._guard))
             condition.wait_for(lambda: self._ended or self._changes[key] > seen, timeout=max(seconds, 0.0))
 
     def end(self) -> None:
-        """Wake everyone, for good."""
         with self._guard:
             self._ended = True
             for condition in self._waiting.values():
@@ -82,5 +76,4 @@ class RealClock:
 
     @property
     def ended(self) -> bool:
-        """Whether the coordinator stops."""
         return self._ended

@@ -14,7 +14,14 @@ import pytest
 
 from coordinator.accounts.accounting import question_of
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
-from wardround.federation.errors import MalformedMessage, NotAuthorized, ReleaseConflict, SiteFrozen, UnknownTask
+from wardround.federation.errors import (
+    AwaitingApproval,
+    MalformedMessage,
+    NotAuthorized,
+    ReleaseConflict,
+    SiteFrozen,
+    UnknownTask,
+)
 from wardround.federation.forms.release import Release, release_hash
 from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.plan.plan import Plan
@@ -295,3 +302,31 @@ def test_no_value_is_ever_logged(world: World, caplog: pytest.LogCaptureFixture)
     text = caplog.text + repr(conflict.value) + conflict.value.private
     assert "918273645" not in text
     assert str(918273645 * 64) not in text
+
+
+# --- what a round carries ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mood", ["release", "refuse", "sleep", "hold"])
+def test_a_round_that_has_ended_carries_nothing_more(world: World, mood: str) -> None:
+    world.hospitals["two"].mood = mood
+    plan_id = world.coordinator.ask(ANALYST, ask(0.2))
+    assert set(world.coordinator._collection._expected) == {plan_id}
+    with contextlib.suppress(AwaitingApproval):
+        world.watch(plan_id)
+    assert world.coordinator._collection._expected == {}
+
+
+def test_what_comes_after_its_round_is_compared_with_the_plan_on_disk(world: World) -> None:
+    hospital = world.hospitals["two"]
+    hospital.mood = "hold"
+    plan_id = world.coordinator.ask(ANALYST, ask(0.2))
+    with pytest.raises(AwaitingApproval):
+        world.watch(plan_id)
+    plan = hospital.held[0]
+    long = Release(plan.plan_id, "two", "2026-01-01", np.zeros(2, dtype=np.int64)).encode()
+    entry = hospital.sign("released", plan_id=plan_id, release_hash=release_hash(long))
+    with pytest.raises(MalformedMessage, match="as many values as the plan"):
+        world.coordinator.submit("two", Released(plan_id, long, entry))
+    hospital.approve(world.coordinator)
+    assert world.watch(plan_id).estimates[0].value == 111

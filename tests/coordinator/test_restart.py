@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from coordinator.accounts.accounting import question_of
+from coordinator.rounds.planning import plans_for
+from coordinator.store.rounds import Question
+from coordinator.store.trainings import Due
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
+from wardround.federation.errors import PlanRefused
+from wardround.federation.plan.plan import price
 from wardround.federation.question.answer import Answer
 
 
@@ -115,3 +121,17 @@ def test_running_an_answered_round_again_changes_nothing(tmp_path: Path) -> None
     world.coordinator._line.take_up(question)
     assert (world.kinds(), world.clock.now()) == (entries, now)
     assert world.ask().estimates[0].value == 101
+
+
+def test_a_stored_plan_that_is_no_longer_admitted_ends_its_own_round_and_no_other(tmp_path: Path) -> None:
+    world = oracle(tmp_path)
+    known = plans_for(ask(0.1), world.study, dict.fromkeys(world.hospitals, 1000))[0]
+    charge = price(known, world.study)
+    # As another version may have planned it: a scale that no part has.
+    plan = dataclasses.replace(known, scales=(*known.scales, *known.scales))
+    with world.coordinator.ledger.rounds.reserving(plan.plan_id, charge) as round_:
+        round_.charge(Question(plan, ANALYST, 0.1, 1e-6), Due(charge, plan.participants), at=0.0)
+    world.restart()
+    assert world.ask().estimates[0].value == 111
+    with pytest.raises(PlanRefused):
+        world.watch(plan.plan_id)

@@ -25,23 +25,18 @@ class PumpedClock:
         self._ended = False
 
     def now(self) -> float:
-        """Seconds that only ever grow."""
         return self._now
 
     def date(self) -> float:
-        """Seconds since 1970."""
         return self._start + self._now
 
     def changes(self, key: str) -> int:
-        """How often `key` has changed so far."""
         return self._changes[key]
 
     def announce(self, key: str) -> None:
-        """Say that `key` changed."""
         self._changes[key] += 1
 
     def wait(self, key: str, *, seen: int, seconds: float) -> None:
-        """Wait for a change of `key`."""
         if self._pumping:
             # A site that takes its turn inside another's wait finds what there is, and does not wait itself.
             return
@@ -62,12 +57,10 @@ class PumpedClock:
         self._now += seconds
 
     def end(self) -> None:
-        """Wake everyone, for good."""
         self._ended = True
 
     @property
     def ended(self) -> bool:
-        """Whether the coordinator stops."""
         return self._ended
 
 

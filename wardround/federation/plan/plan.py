@@ -19,9 +19,10 @@ from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.limits import Many, Member, Names, Needed, Nonce, StudyHash, Whole
 from wardround.federation.models.step_layout import LENGTH, StepForm, step_form, width_of
 from wardround.federation.models.training import Scale, StageKind, Step, Training
-from wardround.federation.plan.layout import shape
-from wardround.federation.question.query import MAX_AGGREGATES, Query
-from wardround.federation.statistics import own_definition
+from wardround.federation.plan.layout import (layout)
+from wardround.federation.plan.typed import (type_query)
+from wardround.federation.question.query import (MAX_AGGREGATES, Query)
+from wardround.federation.statistics import (own_definition)
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import PURE_UNIT, Cost, Fact, total
 from wardround.privacy.budget.facts import AnyFact, AnyMechanism
@@ -180,7 +181,7 @@ def shape_of(plan: Plan, study: Study) -> Shape:
     _require_study(plan, study)
     if isinstance(plan.query, Step):
         raise InvariantBroken(private="a step is no question")
-    form = shape(plan.query, study, plan.mechanism)
+    form = layout(type_query(plan.query, study), study, plan.mechanism)
     # Compared as bytes: 40 and 40.0 are equal numbers but two encodings, and so two plan ids.
     if canonical.encode(form.query) != canonical.encode(plan.query) or len(plan.scales) != len(form.parts):
         msg = "the plan is not in canonical form."
@@ -202,9 +203,9 @@ def price(plan: Plan, study: Study) -> Charge:
     return planned(plan, form_of(plan, study), study).charge
 
 
-def planned(plan: Plan, layout: _Form, study: Study) -> Planned[_Form]:
+def planned(plan: Plan, form: _Form, study: Study) -> Planned[_Form]:
     """The plan with its price: of a layout that it was made from, or that `form_of` checked it against."""
-    return Planned(plan, layout, _charge(plan, layout, study))
+    return Planned(plan, form, _charge(plan, form, study))
 
 
 def _charge(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:
