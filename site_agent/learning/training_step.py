@@ -76,7 +76,6 @@ class _DrawnAhead:
         self._law, self._drawn, self._next = law, chance.draw(law, size), 0
 
     def draw(self, law: NoiseLaw, size: int) -> IntVector:
-        """The next of the numbers."""
         end = self._next + size
         if law != self._law or end > self._drawn.size:
             raise ValueError("a step asks for more noise, or for another, than its round has")

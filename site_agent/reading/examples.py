@@ -34,7 +34,6 @@ class Rows:
 
     @property
     def units(self) -> int:
-        """How many units there are."""
         return self.starts.size - 1
 
 
@@ -58,7 +57,6 @@ class Examples:
 
     @property
     def nbytes(self) -> int:
-        """How much memory they take."""
         return self.inputs.nbytes + self.target.nbytes + self.starts.nbytes + self.held_out.nbytes
 
     def fold(self, *, held_out: bool) -> Rows:

@@ -12,7 +12,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.analyst.learning.fitting import Combine, Fitting, RoundSums, begin
+from wardround.analyst.estimation.fitted import Combine, RoundSums
+from wardround.analyst.learning.fitting import Fitting, begin
 from wardround.federation.models.step_layout import LENGTH, StepForm, step_form, unpack
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit

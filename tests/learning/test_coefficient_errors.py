@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.learning.sums import Array, People, people, study_of, train, training_of
-from wardround.analyst.learning.fitting import Fitted
+from wardround.analyst.estimation.fitted import Fitted
 from wardround.federation.models.training import ModelKind, Training
 from wardround.federation.study.study import Study
 

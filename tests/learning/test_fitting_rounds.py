@@ -12,7 +12,8 @@ import pytest
 from scipy.optimize import minimize
 
 from tests.learning.sums import Array, People, answered, people, study_of, train, training_of
-from wardround.analyst.learning.fitting import Fitted, begin
+from wardround.analyst.estimation.fitted import Fitted
+from wardround.analyst.learning.fitting import begin
 from wardround.analyst.learning.predictor import coordinates, predicted
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models.perceptron import first_weights

@@ -36,18 +36,15 @@ class AveragedSgd:
 
     @property
     def averaged(self) -> int:
-        """How many rounds are averaged."""
         return max(0, self.turn - self.rounds // 2)
 
     @property
     def estimate(self) -> Vector:
-        """The model so far."""
         return self.tail / self.averaged if self.averaged else self.weights
 
     def advanced(
         self, sums: RoundSums, form: StepForm, combine: Combine | None, counts: Mapping[str, float]
     ) -> AveragedSgd:
-        """After one more round."""
         if combine is None:
             # A model moves by its sums in proportion, so the mean of the sites' ends is one walk by the mean sums.
             walkers = sums.answered if self.steps > 1 else 1

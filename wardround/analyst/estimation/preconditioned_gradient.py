@@ -52,16 +52,13 @@ class PreconditionedGradient:
 
     @property
     def averaged(self) -> int:
-        """How many rounds are averaged."""
         return max(0, self.turn - self.rounds // 2)
 
     @property
     def estimate(self) -> Vector:
-        """The model so far."""
         return self.ended / self.averaged if self.averaged else self.weights
 
     def advanced(self, sums: RoundSums, combine: Combine | None, counts: Mapping[str, float]) -> PreconditionedGradient:
-        """After one more round."""
         noise_sd = sums.noise_sd * self.clip
         curvature, doubt = self.curvature(self.weights), self.doubt(self.weights, noise_sd)
         cut = self.cut(self.weights)

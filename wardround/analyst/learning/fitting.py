@@ -12,15 +12,7 @@ from typing import Protocol
 
 from wardround.analyst.estimation import inference
 from wardround.analyst.estimation.averaged_sgd import AveragedSgd
-from wardround.analyst.estimation.fitted import (
-    Coefficient,
-    Combine,
-    Fitted,
-    Metric,
-    RoundSums,
-    Standardisation,
-    settled,
-)
+from wardround.analyst.estimation.fitted import Coefficient, Combine, Fitted, Metric, RoundSums, settled
 from wardround.analyst.estimation.least_squares import LeastSquares
 from wardround.analyst.estimation.preconditioned_gradient import PreconditionedGradient
 from wardround.analyst.learning import evaluating
@@ -30,17 +22,6 @@ from wardround.federation.models import definition_of
 from wardround.federation.models.step_layout import is_binary, pack, step_form
 from wardround.federation.models.training import Matrix, StageKind, Step, Training, Vector
 from wardround.federation.study.study import Study
-
-__all__ = [
-    "Coefficient",
-    "Combine",
-    "Fitted",
-    "Fitting",
-    "Metric",
-    "RoundSums",
-    "Standardisation",
-    "begin",
-]
 
 _ORDER = (StageKind.MOMENTS, StageKind.PRODUCTS, StageKind.GRADIENT, StageKind.SCORES)
 

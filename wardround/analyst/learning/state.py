@@ -158,7 +158,6 @@ class TrainingState:
 
     @property
     def model(self) -> ModelDefinition:
-        """What kind of model learns."""
         return definition_of(self.training.model.kind)
 
     # --- Public numbers -----------------------------------------------------------------------------------
@@ -177,7 +176,6 @@ class TrainingState:
 
     @property
     def gradients(self) -> Stage:
-        """The stage of gradients."""
         return next(stage for stage in self.training.stages if stage.kind is StageKind.GRADIENT)
 
     @property

@@ -59,7 +59,6 @@ class TrainingResult:
 
     @property
     def predictor(self) -> Predictor:
-        """The model's numbers."""
         model = self.trained.beginning.outline.training.model
         inputs, target = inputs_of(model, self.study)
         fitted = self.trained.fitted

@@ -11,14 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from wardround.federation.models.model_definition import (
-    SPREADS_OF_TARGET,
-    Family,
-    ModelDefinition,
-    TargetScale,
-    bounded_number,
-)
-from wardround.federation.models.training import Input, ModelKind, Vector
+from wardround.federation.models.model_definition import SPREADS_OF_TARGET, ModelDefinition, TargetScale, bounded_number
+from wardround.federation.models.training import ModelKind, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +36,13 @@ class GaussianFamily:
         return np.full_like(score, min(self.variance, limit**2))
 
 
-def _expected(score: Vector, high: float) -> Vector:
-    del high
-    return score
-
-
-def _residual(score: Vector, target: Vector, high: float) -> Vector:
-    del high
-    return np.clip(score - target, -1.0, 1.0)
-
-
-def _family(target: Input, released: tuple[float, float] | None) -> tuple[Family, float]:
-    del target, released
-    return GaussianFamily(), 0.0
-
-
 MODEL = ModelDefinition(
     kind=ModelKind.LINEAR,
     target=bounded_number,
     scale=TargetScale.STANDARDISED,
-    expected=_expected,
-    residual=_residual,
-    family=_family,
+    expected=lambda score, _high: score,
+    residual=lambda score, target, _high: np.clip(score - target, -1.0, 1.0),
+    family=lambda _target, _released: (GaussianFamily(), 0.0),
     moments_share=Fraction(1, 10),
     clip=1.0,
     least_squares=True,

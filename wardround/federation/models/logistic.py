@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from wardround.federation.models.model_definition import Family, ModelDefinition, TargetScale, yes_or_no
-from wardround.federation.models.training import Input, ModelKind, Vector
+from wardround.federation.models.model_definition import ModelDefinition, TargetScale, yes_or_no
+from wardround.federation.models.training import ModelKind, Vector
 
 _HALF = 0.5
 
@@ -56,19 +56,13 @@ class LogisticFamily:
         return no * np.square(np.minimum(yes, limit)) + yes * np.square(np.minimum(no, limit))
 
 
-def family(target: Input, released: tuple[float, float] | None) -> tuple[Family, float]:
-    """From even chances on, whatever was released."""
-    del target, released
-    return LogisticFamily(), 0.0
-
-
 MODEL = ModelDefinition(
     kind=ModelKind.LOGISTIC,
     target=yes_or_no,
     scale=TargetScale.YES_OR_NO,
     expected=chance,
     residual=residual,
-    family=family,
+    family=lambda _target, _released: (LogisticFamily(), 0.0),
     moments_share=Fraction(1, 20),
     clip=0.5,
 )

@@ -94,8 +94,9 @@ def step_form(step: Step, study: Study) -> StepForm:
         raise QueryMistaken("the step is none of its training's.")
     if (most := largest_round(training, len(inputs))) > MAX_DIMENSION:
         # Of every round, whichever this is: the first pays for all, so that none may be impossible afterwards.
-        msg = f"a round would hold {most} numbers; at most {MAX_DIMENSION} are possible; take fewer steps."
-        raise QueryMistaken(msg)
+        raise QueryMistaken(
+            f"a round would hold {most} numbers; at most {MAX_DIMENSION} are possible; take fewer steps."
+        )
     form = StepForm(step, table, study.unit, inputs, target, width_of(step.kind, training.model, len(inputs)))
     _require_step(form)
     return form

@@ -154,7 +154,6 @@ class Step:
 
     @property
     def kind(self) -> StageKind:
-        """What this step adds up."""
         return self.training.stages[self.stage].kind
 
     @property
