@@ -30,6 +30,8 @@ ILLEGAL = (
     ("site_agent/x.py", "import coordinator"),
     ("coordinator/x.py", "import wardround.analyst"),
     ("wardround/analyst/x.py", "import wardround.simulation"),
+    ("wardround/analyst/learning/x.py", "def late():\n    import wardround.analyst.flower"),
+    ("wardround/analyst/estimation/x.py", "import wardround.analyst.learning"),
     ("wardround/simulation/x.py", "def late():\n    import wardround.cli"),
 )
 

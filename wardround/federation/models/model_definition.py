@@ -2,7 +2,7 @@
 
 The layout of a step, a site's contributions, the planner, the fitting, predictions and the model card read these
 records and know no model by name. A hospital loads all of a model's file and runs `target`, `expected`, `residual`
-and a hidden layer's `score` and `gradient`; the others are about noised numbers, and nobody runs them there.
+and a hidden layer's `weights`, `score` and `gradient`; the others are about noised numbers, and nobody runs them there.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ModelDefinition:
     # What is expected at a score, on the target's scale, of a target that is at most so high; of a target that is yes
     # or no it is one half at 0.
     expected: Callable[[Vector, float], Vector]
-    # Expected minus observed, at most 1 (PROOFS.md, "One patient's contribution to a step"), by the same numbers.
+    # Expected minus observed, from −1 to 1 (PROOFS.md, "One patient's contribution to a step"), as a new vector.
     residual: Callable[[Vector, Vector, float], Vector]
     # How residuals are distributed, and the score to begin at, from the target and, if they were released, its mean
     # and its variance, both in [−1, 1].
