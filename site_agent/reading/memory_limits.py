@@ -35,11 +35,6 @@ class Limits:
         return max(self.working_bytes // 2 // _KIBI, 1)
 
     @property
-    def copy_bytes(self) -> int:
-        """What copies of files that cannot be read as they are may take of the database's memory: a half."""
-        return self.database_kibibytes * _KIBI // 2
-
-    @property
     def array_bytes(self) -> int:
         """What records may take beside a database: a quarter."""
         return self.working_bytes // 4

@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from site_agent.reading.dataset import Tables, TableSource
-from site_agent.reading.memory_limits import Limits
-from site_agent.reading.sources.files.file_soundness import _too_large
 from site_agent.reading.sources.files.thrift_compact import BINARY, decoded, encoded
 from site_agent.serving.check import check_site
 from site_agent.serving.open_dataset import open_dataset
@@ -115,31 +113,6 @@ def test_site_check_names_the_file_and_the_line_and_no_value(tmp_path: Path) -> 
     assert findings["table visits"].text.endswith(f"{path}: the quotation mark in line 3 is never closed")
     assert "canary" not in repr(findings)
     assert reported == ["reading the files of visits once, to see that they are sound"]
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_file_too_large_to_be_copied_is_away_for_all_cohorts_and_says_what_to_do(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr(Limits, "copy_bytes", 100)
-    site = WatchedSite(tmp_path, written(tmp_path, kind, lambda content: content))
-    assert isinstance(site.ask(asking("age < 99")), Released), "a file without such values is not copied"
-    site.ledger.close()
-    (tmp_path / "other").mkdir()
-    site = WatchedSite(
-        tmp_path / "other", written(tmp_path / "other", kind, lambda content: content.replace(b"I10", b"I\xff0"))
-    )
-    refused_alike(site, caplog)
-    assert "memory_mebibytes" in caplog.text
-    site.ledger.close()
-
-
-@pytest.mark.parametrize("mebibytes", [1024, 4096, 65536])
-def test_the_memory_that_is_said_to_be_enough_is(mebibytes: int) -> None:
-    for size in (Limits(memory_mebibytes=mebibytes).copy_bytes + 1, 3 * 2**30 * mebibytes // 1024):
-        said = _too_large(size, Limits(memory_mebibytes=mebibytes))
-        needed = int(said.split("site.toml to ")[1].split()[0])
-        assert not _too_large(size, Limits(memory_mebibytes=needed))
 
 
 def _saying(column: int, least: bytes, greatest: bytes) -> Break:

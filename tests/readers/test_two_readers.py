@@ -7,22 +7,38 @@ import decimal
 import io
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from sqlglot import exp
 
+from site_agent.reading.fingerprints import stat_text
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb.connection import locked_database
-from site_agent.reading.sources.files import csv_soundness, file_soundness
-from site_agent.reading.sources.files.csv_soundness import csv_fault, is_utf8, mask_of, masked
-from site_agent.reading.sources.files.file_readers import csv_reader
+from site_agent.reading.sources.files import csv_escapes, csv_soundness, file_soundness
+from site_agent.reading.sources.files.csv_escapes import escaped_text
+from site_agent.reading.sources.files.csv_header import Header
+from site_agent.reading.sources.files.csv_soundness import csv_fault, is_utf8
+from site_agent.reading.sources.files.file_readers import csv_reader, parquet_reader
+from site_agent.reading.sources.files.file_soundness import Reading
 from site_agent.reading.sources.files.thrift_compact import decoded, encoded
 
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
 LETTERS = some.sampled_from(["a", '"', '""', ",", ";", "\n", "\r\n", "\r", " ", "ü", "\x00", "\x1a", "'", "\\", "#"])
+BYTES = [
+    b"\x01",
+    b"\x02",
+    b"\x03",
+    b"\x80",
+    b"\xbf",
+    b"\xc3",
+    b"\xe2\x82",
+    b"\xed\xa0\x80",
+    b"\xf0\x9f\x98",
+    "\U0001f600".encode(),
+]
 FIELDS = some.lists(LETTERS, max_size=5).map("".join)
 
 
@@ -61,19 +77,49 @@ def test_what_passes_as_csv_is_read_as_python_reads_it(
 
 
 @SAME_FOLDER
-@given(content=some.binary(max_size=60))
-def test_masking_touches_nothing_but_what_is_no_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+@given(
+    content=some.lists(LETTERS.map(str.encode) | some.sampled_from(BYTES) | some.binary(max_size=3)).map(b"".join),
+    begin=some.integers(0, 60),
+    number=some.integers(0, 60),
+)
+def test_escaping_touches_nothing_but_what_is_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, begin: int, number: int
 ) -> None:
-    monkeypatch.setattr(csv_soundness, "_CHUNK_BYTES", 7)
+    monkeypatch.setattr(csv_escapes, "_BLOCK_BYTES", 7)
     path = tmp_path / "a.csv"
     path.write_bytes(content)
-    mask = mask_of(path)
-    copy = b"".join(masked(path, mask))
-    assert len(copy) == len(content)
-    copy.decode("utf-8")
-    assert (copy == content) is is_utf8(path)
-    assert all(new in (old, ord(mask)) for old, new in zip(content, copy, strict=True))
+    view = escaped_text(path)
+    with path.open("rb") as file:
+        whole = view.between(file.fileno(), 0, view.size_bytes)
+        some_of_it = view.between(file.fileno(), begin, min(begin + number, view.size_bytes))
+    assert len(whole) == view.size_bytes
+    assert some_of_it == whole[begin : begin + number]
+    letters = content.decode("utf-8", "surrogateescape")
+    assert whole.decode() == "".join(
+        "\x01\x02" if "\udc80" <= letter <= "\udcff" else "\x01\x03" if letter == "\x01" else letter
+        for letter in letters
+    )
+    assert ("\x01\x02" in whole.decode()) is not is_utf8(path)
+
+
+@pytest.mark.parametrize("poison", [b"\xff", b"\x01\xff", b"\xff\x02", b"\xe2\x82"])
+def test_a_field_is_absent_for_its_own_bytes_alone(tmp_path: Path, poison: bytes) -> None:
+    fields = [
+        b"a\x01b",
+        b"\x01\x02",
+        b"\x01\x03",
+        b"\x01",
+        b"\x02\x01",
+        *(bytes([place]) for place in range(1, 9)),
+        b"\x7f",
+    ]
+    (tmp_path / "a.csv").write_bytes(b"h0,h1\n" + b"".join(b"%s,%s\n" % (field, poison) for field in fields))
+    reading = file_soundness._csv(str(tmp_path / "a.csv"), stat_text([tmp_path / "a.csv"]), Header(("h0", "h1"), ","))
+    assert reading.mended is not None
+    with locked_database((), Limits(), mended=[reading.mended]) as connection:
+        rows = exp.select(*reading.values).from_(csv_reader((reading.mended.name,), ",", 2))
+        found = connection.execute(rows.sql(dialect="duckdb")).fetchall()
+    assert found == [(field.decode(), None) for field in fields]
 
 
 COLUMNS = {
@@ -103,17 +149,19 @@ def test_both_readers_of_parquet_hand_out_the_same(tmp_path: Path, draw: some.Da
     path = str(tmp_path / "a.parquet")
     options = {"use_dictionary": draw.draw(some.booleans()), "row_group_size": draw.draw(some.sampled_from([3, 100]))}
     pq.write_table(pa.table(arrays), path, compression=draw.draw(some.sampled_from(["none", "zstd"])), **options)
-    assert not file_soundness._parquet(path, None, Limits()).rows, "it is clean"
+    state = stat_text([path])
+    assert file_soundness._parquet(path, state, None, Limits()) == Reading(), "it is clean"
     listed = ", ".join(f'"{name}"::VARCHAR' for name in COLUMNS)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        described = connection.execute(f"DESCRIBE FROM read_parquet('{path}')").fetchall()
-        bared = file_soundness._bared(path, {line[0]: line[1] for line in described}, Limits())
-        assert bared.rows is not None
-        rows = bared.rows.sql(dialect="duckdb")
+    own = f"SELECT * FROM read_parquet('{path}')"
+    with locked_database([path], Limits()) as connection:
+        described = connection.execute(f"DESCRIBE {own}").fetchall()
+        expected = connection.execute(f"SELECT {listed} FROM ({own}) ORDER BY ALL").fetchall()
+    bared = file_soundness._bared(path, state, {line[0]: line[1] for line in described}, Limits())
+    assert bared.mended is not None
+    with locked_database((), Limits(), mended=[bared.mended]) as connection:
+        rows = exp.select(*bared.values).from_(parquet_reader((bared.mended.name,))).sql(dialect="duckdb")
         assert [line[:2] for line in connection.execute(f"DESCRIBE {rows}").fetchall()] == [x[:2] for x in described]
-        mine = connection.execute(f"SELECT {listed} FROM ({rows})").fetchall()
-        assert mine == connection.execute(f"SELECT {listed} FROM read_parquet('{path}')").fetchall()
+        assert connection.execute(f"SELECT {listed} FROM ({rows}) ORDER BY ALL").fetchall() == expected
 
 
 @given(content=some.binary(max_size=200))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import duckdb
 
 from site_agent.reading.memory_limits import Limits
+from site_agent.reading.sources.files.mended_files import MendedFile, MendedFiles
 
 # Fixed before the first statement and then locked. `type_pushdown` would move a cast into the CSV reader,
 # where it raises and prints the row; `common_subexpressions` moves what two TRY have in common out of both.
@@ -29,23 +30,32 @@ _SETTINGS: Mapping[str, str] = {
 
 
 def locked_database(
-    allowed: Sequence[str], limits: Limits, *, held_bytes: int = 0, whole_files: bool = False, tries: bool = True
+    allowed: Sequence[str],
+    limits: Limits,
+    *,
+    mended: Sequence[MendedFile] = (),
+    whole_files: bool = False,
+    tries: bool = True,
 ) -> duckdb.DuckDBPyConnection:
-    """An empty database in memory that may open the paths in `allowed`; nothing can be set any more.
+    """An empty database in memory that may open what is `allowed` or `mended`; nothing can be set any more.
 
-    `held_bytes` of its memory are taken by something else. With `whole_files` no part of a file is left out because
-    of what the file says about itself. Without `tries` no statement may hold TRY, and those of ours are quicker.
+    With `whole_files` no part of a file is left out because of what the file says about itself. Without `tries` no
+    statement may hold TRY, and those of ours are quicker.
     """
     disabled = [_ALWAYS, *([_WITH_TRY] if tries else []), *(["statistics_propagation"] if whole_files else [])]
     settings: dict[str, str | bool | int | float | list[str]] = {
         **_SETTINGS,
         "disabled_optimizers": ",".join(disabled),
         "threads": limits.database_threads,
-        "memory_limit": f"{max(limits.database_kibibytes - held_bytes // 1024, 1)}KiB",
+        "memory_limit": f"{limits.database_kibibytes}KiB",
     }
     connection = duckdb.connect(":memory:", config=settings)
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
-    connection.execute("SET GLOBAL allowed_paths = $1", [list(allowed)])
+    if mended:
+        connection.register_filesystem(MendedFiles(mended))
+        # Page by page, as from a disk: a column of a row group may be larger than the memory.
+        connection.execute("SET GLOBAL disable_parquet_prefetching = true")
+    connection.execute("SET GLOBAL allowed_paths = $1", [[*allowed, *(file.name for file in mended)]])
     connection.execute("SET GLOBAL enable_external_access = false")
     connection.execute("SET GLOBAL lock_configuration = true")
     return connection

@@ -2,7 +2,7 @@
 
 A quotation mark that is never closed, or that stands where none may, lets one record hide or change others, and
 readers disagree about what it means. So does a line that ends as no other line of the file does. Such a file is not
-read at all. What a field holds never makes a file unsound: text that is not UTF-8 is masked by `masked`.
+read at all. What a field holds never makes a file unsound: text that is not UTF-8 is escaped (`csv_escapes`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 _CHUNK_BYTES = 2**24
 _QUOTE, _CR, _LF = 0x22, 0x0D, 0x0A
 _MARK_ORDER = "\ufeff".encode()
-_MASKS = bytes({*range(0x01, 0x20), 0x7F} - {0x09, _LF, _CR})
-"""What may stand for a byte that cannot be read: none of these delimits anything."""
 
 Bytes = NDArray[np.uint8]
 
@@ -115,29 +113,3 @@ def is_utf8(path: Path) -> bool:
         except UnicodeDecodeError:
             return False
     return True
-
-
-def mask_of(path: Path) -> str:
-    """A letter that the file does not hold; empty where it holds them all, as no text does."""
-    left = set(_MASKS)
-    with path.open("rb") as file:
-        while left and (chunk := file.read(_CHUNK_BYTES)):
-            left -= set(np.flatnonzero(np.bincount(np.frombuffer(chunk, np.uint8), minlength=256)).tolist())
-    return chr(min(left)) if left else ""
-
-
-def masked(path: Path, mask: str) -> Iterator[bytes]:
-    """The file with `mask` in place of each byte that is not UTF-8, so that nothing else moves."""
-
-    def instead(error: UnicodeError) -> tuple[str, int]:
-        if not isinstance(error, UnicodeDecodeError):
-            raise error
-        return mask * (error.end - error.start), error.end
-
-    name = f"wardround.mask.{ord(mask)}"
-    codecs.register_error(name, instead)
-    decoder = codecs.getincrementaldecoder("utf-8")(errors=name)
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield decoder.decode(chunk).encode()
-        yield decoder.decode(b"", final=True).encode()

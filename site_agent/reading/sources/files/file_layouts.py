@@ -22,14 +22,14 @@ from site_agent.reading.sources.duckdb.columns import TEXT, accepts, accepts_key
 from site_agent.reading.sources.files.csv_header import Header, read_header
 from site_agent.reading.sources.files.file_readers import MAGIC, csv_reader, described, parquet_reader
 from site_agent.reading.sources.files.file_soundness import SOUNDNESS, Reading
-from site_agent.reading.sources.files.memory_files import MemoryFile
+from site_agent.reading.sources.files.mended_files import MendedFile
 from site_agent.reading.statements.records import UNIT, columns_needed
 from site_agent.reading.statements.sql_trees import named, ref
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway
 from wardround.federation.forms.parts import Shape
 
-Connect = Callable[[Sequence[str]], duckdb.DuckDBPyConnection]
+Connect = Callable[[Sequence[str], Sequence[MendedFile]], duckdb.DuckDBPyConnection]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,9 @@ class Layout:
     delimiter: str = ""
     width: int = 0
     relation: exp.Query | None = None
-    # Rows in which what cannot be read is absent, and the copies that they come from.
-    mended: exp.Query | None = None
-    copies: tuple[MemoryFile, ...] = ()
-
-    @property
-    def opened(self) -> tuple[str, ...]:
-        """What is opened to read it."""
-        return *self.paths, *(copy.path for copy in self.copies)
+    # What is read in place of files that must be mended, and their columns, in which what cannot be read is absent.
+    mended: tuple[MendedFile, ...] = ()
+    values: tuple[exp.Expression, ...] = ()
 
 
 def existing(files: TableFiles, table: str) -> list[str]:
@@ -77,10 +72,10 @@ def existing(files: TableFiles, table: str) -> list[str]:
     return found
 
 
-def csv_layout(path: str, table: str, wanted: Sequence[str], limits: Limits) -> Layout:
+def csv_layout(path: str, table: str, wanted: Sequence[str]) -> Layout:
     """The layout of one CSV file, from its header line."""
     header = _header(path, table, wanted)
-    reading = _sound(SOUNDNESS.csv(path, header, limits), table, path, "CSV")
+    reading = _sound(SOUNDNESS.csv(path, header), table, path, "CSV")
     columns = {name: (f"f{header.names.index(name)}", TEXT) for name in wanted}
     layout = Layout("csv", (path,), columns, header.delimiter, len(header.names))
     return _mended(layout, reading)
@@ -99,9 +94,7 @@ def _sound(reading: Reading, table: str, path: str, kind: str) -> Reading:
 
 
 def _mended(layout: Layout, reading: Reading) -> Layout:
-    if reading.rows is None or reading.copy is None:
-        return layout
-    return replace(layout, mended=reading.rows, copies=(reading.copy,))
+    return replace(layout, mended=(reading.mended,), values=reading.values) if reading.mended else layout
 
 
 def _header(path: str, table: str, wanted: Sequence[str]) -> Header:
@@ -150,9 +143,11 @@ def merged(found: list[Layout]) -> tuple[Layout, ...]:
     """One layout for all files that are alike, in the order of the first of each kind."""
     alike: dict[tuple[object, ...], Layout] = {}
     for layout in found:
-        kind = (tuple(layout.columns.items()), layout.delimiter, layout.width, layout.copies)
-        paths = alike[kind].paths if kind in alike else ()
-        alike[kind] = replace(layout, paths=paths + layout.paths)
+        kind = (tuple(layout.columns.items()), layout.delimiter, layout.width, layout.values)
+        if (other := alike.get(kind)) is None:
+            alike[kind] = layout
+        else:
+            alike[kind] = replace(other, paths=other.paths + layout.paths, mended=other.mended + layout.mended)
     return tuple(alike.values())
 
 
@@ -163,13 +158,11 @@ def relation_layout(connect: Connect, form: Shape, files: TableFiles, paths: Seq
     """The layout of the hospital's SELECT over its files, which sees nothing that cannot be read."""
     table = form.table.name
     query = _relation(form, files)
-    this, copies = (
-        _csv_this(paths, table, limits) if files.format == "csv" else _parquet_this(connect, paths, table, limits)
-    )
+    this, mended = _csv_this(paths, table) if files.format == "csv" else _parquet_this(connect, paths, table, limits)
     for found in list(query.find_all(exp.Table)):
         if found.name.lower() == THIS:
             found.replace(this.subquery(found.alias_or_name))
-    with connect([*paths, *(copy.path for copy in copies)]) as connection:
+    with connect(paths, mended) as connection:
         stored = described(connection, query)
     if not stored:
         raise refused_file(table, "cannot be read by the SELECT of site.toml", files.path)
@@ -178,7 +171,7 @@ def relation_layout(connect: Connect, form: Shape, files: TableFiles, paths: Seq
         if name not in stored:
             raise missing_column(table, name, path=files.path)
     columns = {name: (name, stored[name]) for name in wanted}
-    return Layout("relation", tuple(paths), columns, relation=query, copies=copies)
+    return Layout("relation", tuple(paths), columns, relation=query, mended=mended)
 
 
 def _relation(form: Shape, files: TableFiles) -> exp.Query:
@@ -190,38 +183,40 @@ def _relation(form: Shape, files: TableFiles) -> exp.Query:
     raise SchemaRefused(fault)
 
 
-def _csv_this(paths: Sequence[str], table: str, limits: Limits) -> tuple[exp.Query, tuple[MemoryFile, ...]]:
+def _csv_this(paths: Sequence[str], table: str) -> tuple[exp.Query, tuple[MendedFile, ...]]:
     """All columns of CSV files with the same header, under the names that they have there."""
     names = _header(paths[0], table, ()).names
-    queries: list[exp.Query] = []
-    copies: list[MemoryFile] = []
+    layouts: list[Layout] = []
     for path in paths:
         header = _header(path, table, names)
         if sorted(header.names) != sorted(set(names)):
             raise refused_file(table, "differs from the others in its columns, which a SELECT cannot read", path)
-        layout = csv_layout(path, table, names, limits)
-        columns = [named(ref(layout.columns[name][0]), name) for name in names]
-        queries.append(exp.select(*columns).from_(_rows(layout)))
-        copies += layout.copies
-    return _together(queries), tuple(copies)
+        layouts.append(csv_layout(path, table, names))
+    return _every_column(merged(layouts))
 
 
 def _parquet_this(
     connect: Connect, paths: Sequence[str], table: str, limits: Limits
-) -> tuple[exp.Query, tuple[MemoryFile, ...]]:
-    """All columns of Parquet files with the same schema; files that are clean are read together."""
-    readings = {path: _sound(SOUNDNESS.parquet(path, None, limits), table, path, "Parquet") for path in paths}
-    with connect(paths) as connection:
-        schemas = [described(connection, exp.select("*").from_(parquet_reader((path,)))) for path in paths]
-    for path, schema in zip(paths, schemas, strict=True):
-        if schema != schemas[0]:
-            raise refused_file(table, "differs from the others in its columns, which a SELECT cannot read", path)
-    mended = [reading for reading in readings.values() if reading.rows is not None]
-    clean = [path for path, reading in readings.items() if reading.rows is None]
-    queries = [reading.rows for reading in mended if reading.rows is not None]
-    if clean:
-        queries.insert(0, exp.select("*").from_(parquet_reader(clean)))
-    return _together(queries), tuple(reading.copy for reading in mended if reading.copy is not None)
+) -> tuple[exp.Query, tuple[MendedFile, ...]]:
+    """All columns of Parquet files with the same schema."""
+    readings = [_sound(SOUNDNESS.parquet(path, None, limits), table, path, "Parquet") for path in paths]
+    layouts: list[Layout] = []
+    with connect(paths, ()) as connection:
+        for path, reading in zip(paths, readings, strict=True):
+            schema = described(connection, exp.select("*").from_(parquet_reader((path,))))
+            columns = {name: (name, kind) for name, kind in schema.items()}
+            if layouts and columns != layouts[0].columns:
+                raise refused_file(table, "differs from the others in its columns, which a SELECT cannot read", path)
+            layouts.append(_mended(Layout("parquet", (path,), columns), reading))
+    return _every_column(merged(layouts))
+
+
+def _every_column(layouts: Sequence[Layout]) -> tuple[exp.Query, tuple[MendedFile, ...]]:
+    queries: list[exp.Query] = []
+    for layout in layouts:
+        columns = [named(ref(name), called) for called, (name, _) in layout.columns.items()]
+        queries.append(exp.select(*columns).from_(_rows(layout)))
+    return _together(queries), tuple(file for layout in layouts for file in layout.mended)
 
 
 def _together(queries: Sequence[exp.Query]) -> exp.Query:
@@ -251,8 +246,6 @@ def _typed_layout(form: Shape, layout: Layout, *, alone: bool) -> exp.Select:
 def _rows(layout: Layout) -> exp.Expression:
     if layout.relation is not None:
         return layout.relation.subquery("relation")
-    if layout.mended is not None:
-        return layout.mended.subquery("mended")
-    if layout.format == "csv":
-        return csv_reader(layout.paths, layout.delimiter, layout.width)
-    return parquet_reader(layout.paths)
+    opened = [file.name for file in layout.mended] or layout.paths
+    rows = csv_reader(opened, layout.delimiter, layout.width) if layout.format == "csv" else parquet_reader(opened)
+    return exp.select(*layout.values).from_(rows).subquery("mended") if layout.mended else rows

@@ -1,13 +1,12 @@
 """Whether a file can be read, found once for each version of it, before any question: for all questions alike.
 
-A file is *clean*, and DuckDB's own reader reads it; or it holds values that this reader cannot read, and a copy in
-memory is read in which they are absent; or it is not of its format, and nothing about the table is answered. Which of
-the first two it is decides how fast a question is answered, never what it is answered.
+A file is *clean*, and DuckDB's own reader reads it; or it holds values that this reader cannot read, and it is mended
+while it is read, so that they are absent; or it is not of its format, and nothing about the table is answered. Which
+of the first two it is decides how fast a question is answered, never what it is answered.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +20,14 @@ from site_agent.reading.fingerprints import stat_text
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb.columns import TEXT, accepts_key
 from site_agent.reading.sources.duckdb.connection import locked_database
+from site_agent.reading.sources.files.csv_escapes import escaped_text, unescaped
 from site_agent.reading.sources.files.csv_header import Header
-from site_agent.reading.sources.files.csv_soundness import csv_fault, is_utf8, mask_of, masked
-from site_agent.reading.sources.files.file_readers import csv_reader, described, literal_path, parquet_reader
-from site_agent.reading.sources.files.memory_files import MemoryFile
-from site_agent.reading.sources.files.parquet_footer import copy_chunks, read_footer
+from site_agent.reading.sources.files.csv_soundness import csv_fault, is_utf8
+from site_agent.reading.sources.files.file_readers import described, literal_path, parquet_reader
+from site_agent.reading.sources.files.mended_files import MendedFile
+from site_agent.reading.sources.files.parquet_footer import read_footer
 from site_agent.reading.sources.files.parquet_values import can_fail, decoded_value, in_range
-from site_agent.reading.statements.sql_trees import call, cast, named, ref, text
+from site_agent.reading.statements.sql_trees import call, cast, named, ref
 from wardround.federation.errors import SourceAway
 
 AGAIN_SECONDS = 3600.0
@@ -40,11 +40,14 @@ _WITH_NAN = ("FLOAT", "DOUBLE")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How one version of a file is read; `fault` says why it is not."""
+    """How one version of a file is read; `fault` says why it is not.
+
+    Where it is mended, `values` are its columns, made of those that the mended file has.
+    """
 
     fault: str = ""
-    rows: exp.Query | None = None
-    copy: MemoryFile | None = None
+    mended: MendedFile | None = None
+    values: tuple[exp.Expression, ...] = ()
 
 
 @dataclass(slots=True)
@@ -64,19 +67,19 @@ class Soundness:
     def parquet(self, path: str, columns: Sequence[str] | None, limits: Limits) -> Reading:
         """How a Parquet file is read; without `columns`, all of its columns are looked at."""
         names = ("parquet", path, *(["every column"] if columns is None else ["columns", *columns]))
-        return self._of(names, path, lambda: _parquet(path, columns, limits))
+        return self._of(names, path, lambda state: _parquet(path, state, columns, limits))
 
-    def csv(self, path: str, header: Header, limits: Limits) -> Reading:
+    def csv(self, path: str, header: Header) -> Reading:
         """How a CSV file is read."""
-        return self._of(("csv", path, header.delimiter), path, lambda: _csv(path, header, limits))
+        return self._of(("csv", path, header.delimiter), path, lambda state: _csv(path, state, header))
 
-    def _of(self, names: tuple[str, ...], path: str, found: Callable[[], Reading]) -> Reading:
+    def _of(self, names: tuple[str, ...], path: str, found: Callable[[str], Reading]) -> Reading:
         with self._turn:
             state, now = _state(path), time.monotonic()
             seen = self._seen.get(names)
             if seen is None or seen.state != state or (seen.reading.fault and now - seen.at_seconds > AGAIN_SECONDS):
                 self._seen.pop(names, None)
-                reading = found()
+                reading = found(state)
                 if _state(path) != state:
                     raise SourceAway("A file is being changed.", unread=True)
                 seen = self._seen[names] = _Seen(state, reading, now)
@@ -98,8 +101,9 @@ SOUNDNESS = Soundness()
 # --- Parquet ----------------------------------------------------------------------------------------------
 
 
-def _parquet(path: str, columns: Sequence[str] | None, limits: Limits) -> Reading:
-    with locked_database([path, literal_path(path)], limits, whole_files=True) as connection:
+def _parquet(path: str, state: str, columns: Sequence[str] | None, limits: Limits) -> Reading:
+    allowed = [path, literal_path(path)]
+    with locked_database(allowed, limits, whole_files=True) as connection:
         kinds = described(connection, exp.select("*").from_(parquet_reader((path,))))
     if not kinds:
         return Reading("it is no Parquet file, or it is cut short")
@@ -107,10 +111,12 @@ def _parquet(path: str, columns: Sequence[str] | None, limits: Limits) -> Readin
     checks = [check for name in wanted if (check := in_range(name, kinds[name])) is not None]
     looked_at = {name: kinds[name] for name in wanted}
     rows = exp.select("*").from_(parquet_reader((path,)))
-    if _is_read(rows, [path], wanted, checks, limits) and _is_told_truly(path, looked_at, limits):
+    with locked_database(allowed, limits, whole_files=True) as connection:
+        is_read = _is_read(connection, rows, wanted, checks)
+    if is_read and _is_told_truly(path, looked_at, limits):
         return Reading()
     try:
-        return _bared(path, looked_at, limits)
+        return _bared(path, state, looked_at, limits)
     except (OSError, ValueError, LookupError):
         return Reading("its footer cannot be read")
 
@@ -138,90 +144,55 @@ def _is_told_truly(path: str, kinds: Mapping[str, str], limits: Limits) -> bool:
 
 
 def _is_read(
-    rows: exp.Query, paths: Sequence[str], names: Sequence[str], checks: Sequence[exp.Expression], limits: Limits
+    connection: duckdb.DuckDBPyConnection, rows: exp.Query, names: Sequence[str], checks: Sequence[exp.Expression] = ()
 ) -> bool:
     """Whether every value of these columns can be read, and every check holds."""
     looks: list[exp.Expression] = [call("BIT_XOR", call("HASH", ref(name))) for name in names]
     looks += [exp.Not(this=call("BOOL_AND", check)) for check in checks]
-    allowed = [*paths, *map(literal_path, paths)]
     try:
-        with locked_database(allowed, limits, whole_files=True) as connection:
-            for start in range(0, len(looks), _COLUMNS_AT_ONCE):
-                some = exp.select(*looks[start : start + _COLUMNS_AT_ONCE]).from_(rows.subquery("rows"))
-                found = connection.execute(some.sql(dialect="duckdb")).fetchall()
-                if any(value is True for value in found[0]):
-                    return False
+        for start in range(0, len(looks), _COLUMNS_AT_ONCE):
+            some = exp.select(*looks[start : start + _COLUMNS_AT_ONCE]).from_(rows.subquery("rows"))
+            found = connection.execute(some.sql(dialect="duckdb")).fetchall()
+            if any(value is True for value in found[0]):
+                return False
     except (duckdb.Error, MemoryError, RuntimeError, ValueError):
         return False
     return True
 
 
-def _bared(path: str, kinds: Mapping[str, str], limits: Limits) -> Reading:
-    """A copy of the file's pages in memory, under a footer that says nothing about what values mean."""
+def _bared(path: str, state: str, kinds: Mapping[str, str], limits: Limits) -> Reading:
+    """The file's pages under a footer that says nothing about what values mean."""
     footer = read_footer(Path(path))
     stored = footer.columns()
     if not stored.keys() >= kinds.keys():
         return Reading("a value inside a nested column, or beside one, cannot be read")
-    if fault := _too_large(sum(end - begin for begin, end in footer.chunks(kinds)), limits):
-        return Reading(fault)
     bared = [name for name, kind in kinds.items() if can_fail(kind, stored[name])]
-    copy = MemoryFile()
-    with Path(path).open("rb") as source:
-        copy_chunks(source, copy.descriptor, footer, kinds)
-    os.pwrite(copy.descriptor, footer.bare(kinds, bared), footer.begins_at)
-    values = [
+    mended = MendedFile(path, state, footer.bare(kinds, bared))
+    values = tuple(
         named(decoded_value(name, kind, stored[name]) if name in bared else ref(name), name)
         for name, kind in kinds.items()
-    ]
-    rows = exp.select(*values).from_(parquet_reader((copy.path,)))
-    if not _is_read(rows, [copy.path], list(kinds), (), limits):
-        return Reading(f"a page of {_unread(copy, kinds, limits)} is broken")
-    return Reading(rows=rows, copy=copy)
-
-
-def _unread(copy: MemoryFile, names: Mapping[str, str], limits: Limits) -> str:
-    """The column that cannot be read, for whoever must mend it."""
-    rows = exp.select("*").from_(parquet_reader((copy.path,)))
-    for name in names:
-        if not _is_read(rows, [copy.path], [name], (), limits):
-            return f"the column {name!r}"
-    return "a column"
-
-
-def _too_large(size_bytes: int, limits: Limits) -> str:
-    """What the steward can do where a copy has no place in memory; empty where it has."""
-    if size_bytes <= limits.copy_bytes:
-        return ""
-    needed = limits.memory_mebibytes * size_bytes // limits.copy_bytes + 1
-    return (
-        "it holds values that cannot be read, and is too large to be copied without them; set memory_mebibytes in "
-        f"site.toml to {needed} or more, or write the file without them"
     )
+    pages = parquet_reader((mended.name,))
+    with locked_database((), limits, mended=[mended], whole_files=True) as connection:
+        if _is_read(connection, exp.select(*values).from_(pages), list(kinds)):
+            return Reading(mended=mended, values=values)
+        bare = exp.select("*").from_(pages)
+        broken = next((name for name in kinds if not _is_read(connection, bare, [name])), "")
+    return Reading(f"a page of {f'the column {broken!r}' if broken else 'a column'} is broken")
 
 
 # --- CSV --------------------------------------------------------------------------------------------------
 
 
-def _csv(path: str, header: Header, limits: Limits) -> Reading:
+def _csv(path: str, state: str, header: Header) -> Reading:
     file = Path(path)
     try:
         if fault := csv_fault(file, header.delimiter):
             return Reading(fault)
         if is_utf8(file):
             return Reading()
-        if fault := _too_large(file.stat().st_size, limits):
-            return Reading(fault)
-        if not (mask := mask_of(file)):
-            return Reading("it is not in UTF-8, and holds every control character there is")
-        copy = MemoryFile()
-        for chunk in masked(file, mask):
-            os.write(copy.descriptor, chunk)
+        mended = MendedFile(path, state, escaped_text(file))
     except OSError:
         return Reading("it cannot be read")
-    width = len(header.names)
-    values = [named(_unmasked(f"f{place}", mask), f"f{place}") for place in range(width)]
-    return Reading(rows=exp.select(*values).from_(csv_reader((copy.path,), header.delimiter, width)), copy=copy)
-
-
-def _unmasked(name: str, mask: str) -> exp.Expression:
-    return exp.Case().when(exp.Not(this=call("CONTAINS", ref(name), text(mask))), ref(name))
+    fields = (f"f{place}" for place in range(len(header.names)))
+    return Reading(mended=mended, values=tuple(named(unescaped(name), name) for name in fields))

@@ -42,6 +42,7 @@ from site_agent.reading.sources.files.file_layouts import (
     typed_rows,
 )
 from site_agent.reading.sources.files.file_readers import literal_path
+from site_agent.reading.sources.files.mended_files import MendedFile
 from site_agent.reading.statements.records import TypedRows, columns_needed
 from wardround.federation.errors import SchemaRefused, SourceFailed
 from wardround.federation.forms.parts import Shape
@@ -60,7 +61,7 @@ class DuckdbFiles:
         self._key = key
         self._limits = limits or Limits()
         self._opening = threading.Lock()
-        self._opened: tuple[tuple[str, ...], duckdb.DuckDBPyConnection] | None = None
+        self._opened: tuple[set[str], duckdb.DuckDBPyConnection] | None = None
 
     def __getstate__(self) -> tuple[dict[str, TableFiles], bytes, Limits]:
         """What another process, of a simulation, opens the same files by."""
@@ -148,7 +149,7 @@ class DuckdbFiles:
             check_types(form, relation)
             return (relation,)
         if files.format == "csv":
-            found = [csv_layout(path, table, wanted, self._limits) for path in paths]
+            found = [csv_layout(path, table, wanted) for path in paths]
         else:
             with self._connection(paths) as connection:
                 found = [parquet_layout(connection, path, form, wanted, self._limits) for path in paths]
@@ -157,23 +158,19 @@ class DuckdbFiles:
         return merged(found)
 
     def _reading(self, layouts: Sequence[Layout]) -> duckdb.DuckDBPyConnection:
-        """A connection that can read these; they must be held meanwhile, and their copies with them."""
-        held = sum(copy.held_bytes for layout in layouts for copy in layout.copies)
-        return self._connection([path for layout in layouts for path in layout.opened], held_bytes=held)
+        """A connection that can read these."""
+        paths = [path for layout in layouts for path in layout.paths]
+        return self._connection(paths, [file for layout in layouts for file in layout.mended])
 
-    def _connection(self, paths: Sequence[str], *, held_bytes: int = 0) -> duckdb.DuckDBPyConnection:
-        """A connection that can open `paths`; the database behind it is kept while it can open them all."""
-        wanted = tuple(sorted(paths))
-        # TRY is in a hospital's SELECT and in what mends a file; copies are other paths, so they open another database.
-        tries = held_bytes > 0 or any(files.relation is not None for files in self._tables.values())
+    def _connection(self, paths: Sequence[str], mended: Sequence[MendedFile] = ()) -> duckdb.DuckDBPyConnection:
+        """A connection that can open these; the database behind it is kept while it can open them all."""
+        wanted = {*paths, *(file.name for file in mended)}
+        # TRY is in a hospital's SELECT and in what mends a file.
+        tries = bool(mended) or any(files.relation is not None for files in self._tables.values())
         with self._opening:
-            if self._opened is None or not set(wanted) <= set(self._opened[0]):
-                self._opened = (
-                    wanted,
-                    locked_database(
-                        [*wanted, *map(literal_path, wanted)], self._limits, held_bytes=held_bytes, tries=tries
-                    ),
-                )
+            if self._opened is None or not wanted <= self._opened[0]:
+                allowed = [*paths, *map(literal_path, paths)]
+                self._opened = wanted, locked_database(allowed, self._limits, mended=mended, tries=tries)
             return self._opened[1].cursor()
 
 

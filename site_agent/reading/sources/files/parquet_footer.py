@@ -7,14 +7,13 @@ filters are left out of it, so that nothing is decoded for their sake.
 
 from __future__ import annotations
 
-import itertools
 import os
 import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
+from site_agent.reading.sources.files.mended_files import bytes_between
 from site_agent.reading.sources.files.thrift_compact import I32, STRUCT, Sequence, Struct, Value, decoded, encoded
 
 _MAGIC = b"PAR1"
@@ -26,9 +25,7 @@ _KEPT_OF_ELEMENT = (_TYPE, _LENGTH, _REPETITION, _NAME)
 _COLUMNS, _KEPT_OF_GROUP = 1, (1, 2, 3)
 _METADATA, _KEPT_OF_CHUNK = 3, (2, 3)
 _KEPT_OF_METADATA = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11)
-_DATA_PAGE, _DICTIONARY_PAGE = 9, 11
 _REPEATED = 2
-_COPY_BYTES = 2**22
 
 _INT32, _INT64, _INT96, _BYTES, _FIXED = 1, 2, 3, 6, 7
 _OLD_TIMES = {7: "MS", 8: "US", 9: "MS", 10: "US"}
@@ -45,6 +42,22 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class BarePages:
+    """The pages of a file where they are, under another footer; see `View`."""
+
+    pages_bytes: int
+    footer: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return self.pages_bytes + len(self.footer)
+
+    def between(self, descriptor: int, begin: int, end: int) -> bytes:
+        pages = bytes_between(descriptor, begin, min(end, self.pages_bytes))
+        return pages + self.footer[max(begin - self.pages_bytes, 0) : max(end - self.pages_bytes, 0)]
+
+
+@dataclass(frozen=True, slots=True)
 class Footer:
     """What a file says about itself."""
 
@@ -55,8 +68,8 @@ class Footer:
         """The columns that are not nested."""
         return {name: _stored(element) for name, (element, _) in self._flat().items()}
 
-    def bare(self, wanted: Collection[str], bared: Collection[str]) -> bytes:
-        """The end of a file with the columns `wanted`, of which `bared` are bytes and whole numbers only."""
+    def bare(self, wanted: Collection[str], bared: Collection[str]) -> BarePages:
+        """The file with the columns `wanted`, of which `bared` are bytes and whole numbers only."""
         flat = {name: found for name, found in self._flat().items() if name in wanted}
         root = {number: value for number, value in self._elements()[0].items() if number in _KEPT_OF_ELEMENT}
         schema: list[Struct] = [{**root, _CHILDREN: (I32, len(flat))}]
@@ -71,19 +84,7 @@ class Footer:
         tree[_SCHEMA] = tree[_SCHEMA][0], Sequence(STRUCT, [*schema])
         tree[_ROW_GROUPS] = tree[_ROW_GROUPS][0], Sequence(STRUCT, [*groups])
         content = encoded(tree)
-        return content + _TAIL.pack(len(content), _MAGIC)
-
-    def chunks(self, wanted: Collection[str]) -> Iterator[tuple[int, int]]:
-        """Where the pages of the columns `wanted` begin and end."""
-        places = {place for name, (_, place) in self._flat().items() if name in wanted}
-        begins = [[_begin(chunk) for chunk in chunks] for _, chunks in self._groups()]
-        every = sorted({*(place for group in begins for place in group), self.begins_at})
-        # Up to the next chunk, whatever the footer says: writers were mistaken about sizes.
-        following = dict(itertools.pairwise(every))
-        for group in begins:
-            # A group without rows may have no pages.
-            for begin in (group[place] for place in sorted(places) if group[place]):
-                yield begin, following.get(begin, self.begins_at)
+        return BarePages(self.begins_at, content + _TAIL.pack(len(content), _MAGIC))
 
     def _elements(self) -> list[Struct]:
         return _structs(self.tree[_SCHEMA][1])
@@ -131,15 +132,6 @@ def read_footer(path: Path) -> Footer:
         return Footer(decoded(file.read(length)), begins_at)
 
 
-def copy_chunks(source: BinaryIO, target: int, footer: Footer, wanted: Collection[str]) -> None:
-    """Copy the pages of `wanted` to where they were; between them there are holes, which take no memory."""
-    os.pwrite(target, _MAGIC, 0)
-    for begin, end in footer.chunks(wanted):
-        for place in range(begin, end, _COPY_BYTES):
-            source.seek(place)
-            os.pwrite(target, source.read(min(_COPY_BYTES, end - place)), place)
-
-
 def _stored(element: Struct) -> Stored:
     kind, unit = _whole(element, _TYPE), _OLD_TIMES.get(_whole(element, _CONVERTED, -1), "")
     logical = _struct(element.get(_LOGICAL, (0, {}))[1])
@@ -152,12 +144,6 @@ def _stored(element: Struct) -> Stored:
 def _bare_chunk(chunk: Struct) -> Struct:
     kept = _kept(_struct(chunk[_METADATA][1]), _KEPT_OF_METADATA)
     return {**_kept(chunk, _KEPT_OF_CHUNK), _METADATA: (STRUCT, kept)}
-
-
-def _begin(chunk: Struct) -> int:
-    metadata = _struct(chunk[_METADATA][1])
-    begins = [_whole(metadata, number) for number in (_DATA_PAGE, _DICTIONARY_PAGE)]
-    return min((begin for begin in begins if begin > 0), default=0)
 
 
 def _kept(found: Struct, numbers: Collection[int]) -> Struct:

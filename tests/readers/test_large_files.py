@@ -1,0 +1,58 @@
+"""A value that cannot be read is absent in a file of any size: no copy of the file has to fit into memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.reading.memory_limits import Limits
+from site_agent.serving.open_dataset import open_dataset
+from tests.readers.poisoned_sites import differs
+from tests.readers.poisoned_tables import PATIENTS, Cell, Kind, Poison, Table, csv_file, parquet_file
+from tests.sources.tables import KEY
+
+LITTLE = Limits(threads=1, memory_mebibytes=256)
+TEXT_BYTES = 500_000
+
+
+def _long_texts() -> list[Cell]:
+    """Texts that no compression makes small."""
+    return [random.Random(place).randbytes(TEXT_BYTES // 2).hex() for place in range(2 * PATIENTS)]
+
+
+def _in_little_memory(folder: Path, name: str) -> Dataset:
+    path = folder / name
+    assert path.stat().st_size > LITTLE.database_kibibytes * 1024 // 2, "no copy of it has a place in memory"
+    return open_dataset({"visits": TableSource(str(path))}, folder=folder, key=KEY, limits=LITTLE)
+
+
+def large_csv(folder: Path, table: Table) -> Dataset:
+    csv_file(folder, {**table, "letter": _long_texts()})
+    return _in_little_memory(folder, "visits.csv")
+
+
+def large_parquet(folder: Path, table: Table) -> Dataset:
+    """Its texts are in a column that the study names."""
+    notes = zip(table["note"], _long_texts(), strict=True)
+    longer: list[Cell] = [f"{note}{text}" if isinstance(note, str) else note for note, text in notes]
+    parquet_file(folder, {**table, "note": longer}, use_dictionary=False, compression="none")
+    return _in_little_memory(folder, "visits.parquet")
+
+
+@pytest.mark.parametrize(
+    ("opened", "column", "cell", "snapshots"),
+    [
+        pytest.param(large_csv, "dx", b"M\xfcller", False, id="csv"),
+        pytest.param(large_csv, "dx", b"M\xfcller", True, id="csv, a snapshot"),
+        pytest.param(large_parquet, "dx", b"M\xfcller", False, id="parquet"),
+        pytest.param(large_parquet, "seen", 2**62, True, id="parquet, a snapshot"),
+    ],
+)
+def test_a_file_larger_than_its_memory_answers_as_without_the_value(
+    tmp_path: Path, opened: Callable[[Path, Table], Dataset], column: str, cell: Cell, snapshots: bool
+) -> None:
+    assert not differs(tmp_path, Kind(opened, {}), [Poison(column, cell, 17)], snapshots=snapshots)
