@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ KEY = hashlib.sha256(b"a giant").digest()
 DIAGNOSES, CAP, GROUPS = 200, 4, 3
 OTHERS, ROWS_OF_OTHERS = 1000, 5
 GIANT = 7
+NO_KEY = b"@no key@"
 COUNT, SUM, MEAN, HISTOGRAM, KEYS, STEP = QUESTIONS = ("count", "sum", "mean", "histogram", "keys", "step")
 Whole = NDArray[np.int64]
 
@@ -139,6 +141,9 @@ def write(giant: Giant, kind: str, folder: Path) -> Path:
             case "csv" | "parquet":
                 path = folder / f"visits.{kind}"
                 connection.execute(f"COPY ({giant.select()}) TO '{path}' (FORMAT {kind})")
+            case "mended csv" | "mended parquet":
+                path = folder / f"visits.{kind.removeprefix('mended ')}"
+                write_poisoned(connection, giant, path)
             case "duckdb":
                 path = folder / "visits.duckdb"
                 connection.execute(f"ATTACH '{path}' AS made")
@@ -149,6 +154,19 @@ def write(giant: Giant, kind: str, folder: Path) -> Path:
             case _:
                 raise ValueError(kind)
     return path
+
+
+def write_poisoned(connection: duckdb.DuckDBPyConnection, giant: Giant, path: Path) -> None:
+    """One row more, whose key is no text: it is nobody's, and counts nowhere."""
+    rows = f"{giant.select()} UNION ALL SELECT '{NO_KEY.decode()}', 'D000', 120.0, 50, 'K0'"
+    plain = ", COMPRESSION uncompressed" if path.suffix == ".parquet" else ""
+    connection.execute(f"COPY ({rows}) TO '{path}' (FORMAT {path.suffix[1:]}{plain})")
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+        place = content.find(NO_KEY)
+        # In the statistics of Parquet too.
+        while place >= 0:
+            content[place : place + 1] = b"\xff"
+            place = content.find(NO_KEY, place)
 
 
 def write_sqlite(connection: duckdb.DuckDBPyConnection, giant: Giant, path: Path) -> None:

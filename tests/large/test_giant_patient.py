@@ -104,6 +104,8 @@ FILES = {
     "csv": ("csv", TEXT, lambda: duckdb_rule(whole_keys=False)),
     "parquet": ("parquet", WHOLE, lambda: duckdb_rule(whole_keys=True)),
     "parquet-text-keys": ("parquet", TEXT, lambda: duckdb_rule(whole_keys=False)),
+    "csv-mended": ("mended csv", TEXT, lambda: duckdb_rule(whole_keys=False)),
+    "parquet-mended": ("mended parquet", TEXT, lambda: duckdb_rule(whole_keys=False)),
     "duckdb": ("duckdb", WHOLE, lambda: duckdb_rule(whole_keys=True)),
     "sqlite": ("sqlite", TEXT, sqlite_rule),
 }

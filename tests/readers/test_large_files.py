@@ -17,6 +17,7 @@ from tests.sources.tables import KEY
 
 LITTLE = Limits(threads=1, memory_mebibytes=256)
 TEXT_BYTES = 500_000
+LONG_BYTES, TURNS = 1_700_000, 8
 
 
 def _long_texts() -> list[Cell]:
@@ -56,3 +57,27 @@ def test_a_file_larger_than_its_memory_answers_as_without_the_value(
     tmp_path: Path, opened: Callable[[Path, Table], Dataset], column: str, cell: Cell, snapshots: bool
 ) -> None:
     assert not differs(tmp_path, Kind(opened, {}), [Poison(column, cell, 17)], snapshots=snapshots)
+
+
+def gigabyte_csv(folder: Path, table: Table) -> Dataset:
+    """More than half of the memory that a database has where nobody states any; every patient is there eight times."""
+    path = folder / "visits.csv"
+    letter = b"x" * LONG_BYTES
+    with path.open("wb") as file:
+        file.write(",".join([*table, "letter"]).encode() + b"\n")
+        for turn in range(TURNS):
+            for key, *cells in zip(*table.values(), strict=True):
+                written = [
+                    b"" if cell is None else cell if isinstance(cell, bytes) else str(cell).encode() for cell in cells
+                ]
+                file.write(b",".join([f"{key}-{turn}".encode(), *written, letter]) + b"\n")
+    assert path.stat().st_size > Limits().database_kibibytes * 1024 // 2
+    return open_dataset({"visits": TableSource(str(path))}, folder=folder, key=KEY)
+
+
+@pytest.mark.slow
+def test_a_gigabyte_answers_as_without_the_value(tmp_path: Path) -> None:
+    found = differs(tmp_path, Kind(gigabyte_csv, {}), [Poison("dx", b"M\xfcller", 17)], snapshots=False)
+    for path in tmp_path.glob("*/visits.csv"):
+        path.unlink()
+    assert not found
