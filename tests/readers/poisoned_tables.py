@@ -139,14 +139,27 @@ def parquet_file(folder: Path, table: Table, **options: object) -> Dataset:
     pq.write_table(
         pa.table({**arrays, "seen": milliseconds(table["seen"])}),
         folder / "visits.parquet",
-        row_group_size=16,
-        **options,
+        **{"row_group_size": 16, **options},
     )
     return _opened(folder / "visits.parquet")
 
 
 def plain_parquet(folder: Path, table: Table) -> Dataset:
     return parquet_file(folder, table, use_dictionary=False, write_statistics=False)
+
+
+def nested_parquet(folder: Path, table: Table) -> Dataset:
+    """The same, beside columns that hold lists and records."""
+    parquet_file(folder, table)
+    path = folder / "visits.parquet"
+    plain = pq.read_table(path)
+    tags = pa.array([["a", "b"] if place % 2 else [] for place in range(len(plain))])
+    parts = pa.array([{"ward": {"name": "x", "beds": [place, None]}} for place in range(len(plain))])
+    columns = {"tags": tags, **{name: plain[name] for name in plain.column_names[:3]}, "parts": parts}
+    columns |= {name: plain[name] for name in plain.column_names[3:]}
+    pq.write_table(pa.table(columns), path, row_group_size=16)
+    source = TableSource(str(path), "SELECT * FROM this")
+    return open_dataset({"visits": source}, folder=folder, key=KEY)
 
 
 def selected_parquet(folder: Path, table: Table) -> Dataset:
@@ -232,6 +245,7 @@ KINDS: Mapping[str, Kind] = {
     "parquet": Kind(parquet_file, _PARQUET),
     "parquet, plain": Kind(plain_parquet, _PARQUET),
     "parquet, a SELECT": Kind(selected_parquet, _PARQUET),
+    "parquet, nested": Kind(nested_parquet, _PARQUET),
     "sqlite": Kind(
         sqlite_file, {**_TEXTS, "age": (b"\xff", float("inf"), "x"), "seen": (b"\xff", "infinity", b"2024-03-01\0\xff")}
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,17 +11,13 @@ from site_agent.reading.dataset import Dataset, TableSource
 from site_agent.reading.memory_limits import Limits
 from site_agent.serving.open_dataset import open_dataset
 from tests.readers.poisoned_sites import differs
-from tests.readers.poisoned_tables import PATIENTS, Cell, Kind, Poison, Table, csv_file, parquet_file
+from tests.readers.poisoned_tables import Cell, Kind, Poison, Table, csv_file, parquet_file
 from tests.sources.tables import KEY
 
 LITTLE = Limits(threads=1, memory_mebibytes=256)
 TEXT_BYTES = 500_000
+NOTE_BYTES, PARQUET_TURNS = 4000, 220
 LONG_BYTES, TURNS = 1_700_000, 8
-
-
-def _long_texts() -> list[Cell]:
-    """Texts that no compression makes small."""
-    return [random.Random(place).randbytes(TEXT_BYTES // 2).hex() for place in range(2 * PATIENTS)]
 
 
 def _in_little_memory(folder: Path, name: str) -> Dataset:
@@ -32,15 +27,18 @@ def _in_little_memory(folder: Path, name: str) -> Dataset:
 
 
 def large_csv(folder: Path, table: Table) -> Dataset:
-    csv_file(folder, {**table, "letter": _long_texts()})
+    csv_file(folder, {**table, "letter": ["x" * TEXT_BYTES] * len(table["note"])})
     return _in_little_memory(folder, "visits.csv")
 
 
 def large_parquet(folder: Path, table: Table) -> Dataset:
-    """Its texts are in a column that the study names."""
-    notes = zip(table["note"], _long_texts(), strict=True)
-    longer: list[Cell] = [f"{note}{text}" if isinstance(note, str) else note for note, text in notes]
-    parquet_file(folder, {**table, "note": longer}, use_dictionary=False, compression="none")
+    """One row group of many pages; its texts are in a column that the study names."""
+    every: Table = {name: cells * PARQUET_TURNS for name, cells in table.items()}
+    turns = [place // len(table["note"]) for place in range(len(every["note"]))]
+    every["patient_id"] = [f"{key}-{turn}" for key, turn in zip(every["patient_id"], turns, strict=True)]
+    every["note"] = [f"{note}-{turn:05}" + "x" * NOTE_BYTES for note, turn in zip(every["note"], turns, strict=True)]
+    options = {"row_group_size": len(turns), "write_batch_size": 64, "use_dictionary": False, "compression": "none"}
+    parquet_file(folder, every, **options)
     return _in_little_memory(folder, "visits.parquet")
 
 

@@ -164,9 +164,7 @@ def _bared(path: str, state: str, kinds: Mapping[str, str], limits: Limits) -> R
     """The file's pages under a footer that says nothing about what values mean."""
     footer = read_footer(Path(path))
     stored = footer.columns()
-    if not stored.keys() >= kinds.keys():
-        return Reading("a value inside a nested column, or beside one, cannot be read")
-    bared = [name for name, kind in kinds.items() if can_fail(kind, stored[name])]
+    bared = [name for name, kind in kinds.items() if name in stored and can_fail(kind, stored[name])]
     mended = MendedFile(path, state, footer.bare(kinds, bared))
     values = tuple(
         named(decoded_value(name, kind, stored[name]) if name in bared else ref(name), name)
@@ -178,6 +176,8 @@ def _bared(path: str, state: str, kinds: Mapping[str, str], limits: Limits) -> R
             return Reading(mended=mended, values=values)
         bare = exp.select("*").from_(pages)
         broken = next((name for name in kinds if not _is_read(connection, bare, [name])), "")
+    if broken and broken not in stored:
+        return Reading(f"a value inside the nested column {broken!r} cannot be read")
     return Reading(f"a page of {f'the column {broken!r}' if broken else 'a column'} is broken")
 
 

@@ -7,6 +7,7 @@ filters are left out of it, so that nothing is decoded for their sake.
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 from collections.abc import Collection, Iterator
@@ -66,16 +67,21 @@ class Footer:
 
     def columns(self) -> dict[str, Stored]:
         """The columns that are not nested."""
-        return {name: _stored(element) for name, (element, _) in self._flat().items()}
+        return {
+            column.name: _stored(column.elements[0])
+            for column in self._columns()
+            if len(column.elements) == 1 and _whole(column.elements[0], _REPETITION) != _REPEATED
+        }
 
     def bare(self, wanted: Collection[str], bared: Collection[str]) -> BarePages:
         """The file with the columns `wanted`, of which `bared` are bytes and whole numbers only."""
-        flat = {name: found for name, found in self._flat().items() if name in wanted}
-        root = {number: value for number, value in self._elements()[0].items() if number in _KEPT_OF_ELEMENT}
-        schema: list[Struct] = [{**root, _CHILDREN: (I32, len(flat))}]
-        for name, (element, _) in flat.items():
-            schema.append(_kept(element, _KEPT_OF_ELEMENT) if name in bared else element)
-        places = [place for _, place in flat.values()]
+        columns = [column for column in self._columns() if column.name in wanted]
+        root = _kept(self._elements()[0], _KEPT_OF_ELEMENT)
+        schema: list[Struct] = [{**root, _CHILDREN: (I32, len(columns))}]
+        for column in columns:
+            kept = [_kept(element, _KEPT_OF_ELEMENT) for element in column.elements]
+            schema += kept if column.name in bared else column.elements
+        places = [place for column in columns for place in column.places]
         groups: list[Struct] = []
         for group, chunks in self._groups():
             kept = [_bare_chunk(chunks[place]) for place in places]
@@ -93,24 +99,38 @@ class Footer:
         for group in _structs(self.tree[_ROW_GROUPS][1]):
             yield group, _structs(group[_COLUMNS][1])
 
-    def _flat(self) -> dict[str, tuple[Struct, int]]:
-        """Each column at the top that is not nested, and its place among all columns of a row group."""
-        elements = self._elements()
-        found: dict[str, tuple[Struct, int]] = {}
-        leaf, depth = 0, [_whole(elements[0], _CHILDREN)]
-        for element in elements[1:]:
-            while depth and not depth[-1]:
-                depth.pop()
-            if not depth:
-                break
-            depth[-1] -= 1
-            if children := _whole(element, _CHILDREN):
-                depth.append(children)
-                continue
-            if len(depth) == 1 and _whole(element, _REPETITION) != _REPEATED:
-                found[_name(element)] = element, leaf
-            leaf += 1
-        return found
+    def _columns(self) -> list[_Column]:
+        """The columns at the top, in order."""
+        elements = iter(self._elements())
+        places = itertools.count()
+        number = _whole(next(elements, {}), _CHILDREN)
+        return [_column(elements, places) for _ in range(number)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column with all that is nested in it, and the places of its pages among those of a row group."""
+
+    elements: list[Struct]
+    places: list[int]
+
+    @property
+    def name(self) -> str:
+        return _name(self.elements[0])
+
+
+def _column(elements: Iterator[Struct], places: Iterator[int]) -> _Column:
+    found, left = _Column([], []), 1
+    while left:
+        element = next(elements, None)
+        if element is None:
+            raise ValueError("a column is missing")
+        found.elements.append(element)
+        children = _whole(element, _CHILDREN)
+        left += children - 1
+        if not children:
+            found.places.append(next(places))
+    return found
 
 
 def read_footer(path: Path) -> Footer:
