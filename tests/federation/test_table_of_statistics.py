@@ -101,3 +101,25 @@ def test_a_table_of_its_own_names_what_makes_its_cells() -> None:
 
 def test_all_but_texts_of_a_table_are_allowed_by_default() -> None:
     assert set(Statistic) - set(ALLOWED_BY_DEFAULT) == {Statistic.KEYS}
+
+
+def test_some_statistics_give_one_number_for_each_group() -> None:
+    several = {definition.statistic.value for definition in ALL if not definition.one_number}
+    assert several == {"histogram", "chi_square", "correlation", "regression", "survival", "choice"}
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.statistic.value)
+def test_a_part_says_the_largest_number_that_one_record_adds(definition: Definition) -> None:
+    """What a part's need is counted in, when several share a charge."""
+    part = its_part(definition)
+    match part.sums:
+        case Sums.LEVELS:
+            assert part.largest == max(abs(part.quantisers[0].low), abs(part.quantisers[0].high))
+        case Sums.COUNTED_LEVELS:
+            assert part.largest == part.quantisers[0].high
+        case Sums.PRODUCTS if len(part.columns) == 1:
+            assert part.largest == (part.quantisers[0].high // 2) ** 2
+        case Sums.PRODUCTS:
+            assert part.largest == 29 * part.increment**2
+        case Sums.COUNT | Sums.CODES:
+            assert part.largest == part.increment == 64

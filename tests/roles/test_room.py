@@ -105,11 +105,14 @@ def test_nothing_that_a_study_allows_is_too_large_for_4096_mebibytes() -> None:
             Room(LEAST).require(form)
 
 
-def test_every_word_that_a_statement_holds_takes_room() -> None:
+@pytest.mark.parametrize("own", [False, True], ids=["the question's groups", "a part's own cells"])
+def test_every_word_that_a_statement_holds_takes_room(*, own: bool) -> None:
     """Twice as many words as fit: the groups alone, which are as many, would fit ten times."""
     words = 2 * LEAST.question_bytes // 5000
     study = parse_study(STUDY + f'word = {{ type = "category", values = [{listed(words)}] }}\n')
     query = Query("visits", (Aggregate(Statistic.COUNT),), None, (Grouping("word"),))
+    if own:
+        query = Query("visits", (Aggregate(Statistic.CHOICE, "word"),))
     with pytest.raises(PlanRefused, match="MiB for its groups"):
         Room(LEAST).require(shape(query, study, Mechanism.DISCRETE_GAUSSIAN))
 

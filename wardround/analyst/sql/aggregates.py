@@ -20,11 +20,11 @@ from wardround.federation.question.query import Aggregate, Clip
 from wardround.federation.statistics import ALL
 from wardround.federation.statistics.count import EVENTS, counting
 
-_QUANTILE = "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY column)"
 _COUNTS = "use COUNT(*) to count events or COUNT(DISTINCT key) to count patients."
 _WORKS = "use COUNT(*), COUNT(DISTINCT key), SUM(column), AVG(column), STDDEV(column) or MEDIAN(column)."
 _CLOSE = 0.75
 _FUNCTIONS = {function.name: (definition, function) for definition in ALL for function in definition.functions}
+_QUANTILE = _FUNCTIONS["PERCENTILE_CONT"][1].form
 
 
 def aggregate(item: exp.Expr, source: Source) -> Aggregate:

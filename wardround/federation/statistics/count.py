@@ -72,7 +72,7 @@ def counted(column: str | None, name: str) -> str:
 
 COUNT = Definition(
     statistic=Statistic.COUNT,
-    functions=(Function("COUNT", "COUNT(*) or COUNT(DISTINCT key)"),),
+    functions=(Function("COUNT"),),
     check=check,
     part=part,
     coordinates=as_counted,
