@@ -4,10 +4,13 @@ SHELL := /bin/bash
 .PHONY: help setup demo test test-all test-large test-readers test-mutants check mirrors protos bench lock clean
 
 BIN := .venv/bin
-# Test processes in parallel. Tests marked `serial` measure time or kill processes: they run alone, afterwards.
+# Hundreds of processes are started by tests: none should compile the source anew.
+unexport PYTHONDONTWRITEBYTECODE
+# Test processes in parallel. Each begins with its half, so that what a module's tests share is made once.
 WORKERS ?= 2
-# pytest answers 5 when a marker selects nothing.
-RUN_SERIAL = $(BIN)/pytest -q -m "$(1)" $(2) || [ $$? -eq 5 ]
+PARALLEL = $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(1) and not serial"
+# Tests marked `serial` measure time: they run alone, afterwards. pytest answers 5 when a marker selects nothing.
+SERIAL = $(BIN)/pytest -q -m "$(1) and serial" $(2) $$(grep -rl --include='test_*.py' 'mark\.serial' tests) || [ $$? -eq 5 ]
 # Examples of properties that nobody has seen before; without it they are the same every time.
 EXPLORING = --hypothesis-profile=exploring
 
@@ -21,12 +24,12 @@ demo: setup  ## run a whole federation on this machine: four hospitals, a coordi
 	@$(BIN)/wardround demo $(ARGS)
 
 test: setup  ## run the tests, without the slow ones
-	@$(BIN)/pytest -q -n $(WORKERS) -m "not slow and not serial"
-	@$(call RUN_SERIAL,serial and not slow)
+	@$(call PARALLEL,not slow)
+	@$(call SERIAL,not slow)
 
 test-all: setup  ## run every test
-	@$(BIN)/pytest -q -n $(WORKERS) -m "not serial and not large" $(EXPLORING)
-	@$(call RUN_SERIAL,serial,$(EXPLORING))
+	@$(call PARALLEL,not large) $(EXPLORING)
+	@$(call SERIAL,not large,$(EXPLORING))
 	@$(MAKE) --no-print-directory test-large
 
 # Half an hour, 4 GiB of memory and 3 GB of disk; ARGS="-k sqlite" asks one source alone.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import hypothesis
 
 from tests.fixtures.entropy import same_noise
@@ -13,5 +15,16 @@ TIMELESS = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.
 hypothesis.settings.register_profile("repeating", TIMELESS, derandomize=True)
 hypothesis.settings.register_profile("exploring", TIMELESS)
 hypothesis.settings.load_profile("repeating")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: no collection of garbage needs to look through it, thousands of times."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
 
 __all__ = ["no_proxy", "same_noise"]

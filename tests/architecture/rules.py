@@ -7,6 +7,7 @@ Exceptions are the short tables at the top; a new line there is a decision and b
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -127,7 +128,13 @@ class Module:
 
     @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return _parsed(self.text)
+
+
+@functools.cache
+def _parsed(text: str) -> ast.Module:
+    """Once for all rules: none of them changes what it reads."""
+    return ast.parse(text)
 
 
 def read(path: Path) -> Module:
@@ -159,7 +166,8 @@ def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield from ((found.lineno, f"{origin}.{name.name}") for name in names)
 
 
-def used(tree: ast.Module) -> Iterator[tuple[int, str]]:
+@functools.cache
+def used(tree: ast.Module) -> tuple[tuple[int, str], ...]:
     """Every dotted expression, with import aliases undone: `np.random.x` is `numpy.random.x`."""
     alias = {
         name.asname: name.name
@@ -168,10 +176,12 @@ def used(tree: ast.Module) -> Iterator[tuple[int, str]]:
         for name in found.names
         if name.asname is not None
     }
-    for found in ast.walk(tree):
-        if isinstance(found, ast.Attribute):
-            first, dot, rest = ast.unparse(found).partition(".")
-            yield found.lineno, alias.get(first, first) + dot + rest
+    dotted = [
+        (found.lineno, ast.unparse(found).partition("."))
+        for found in ast.walk(tree)
+        if isinstance(found, ast.Attribute)
+    ]
+    return tuple((line, alias.get(first, first) + dot + rest) for line, (first, dot, rest) in dotted)
 
 
 def within(name: str, origin: str) -> bool:

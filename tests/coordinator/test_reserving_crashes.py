@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.coordinator.hospitals import ANALYST, World, study
 from tests.coordinator.test_trainings import step
 from wardround.federation.ledger.verify.verify import verify
@@ -28,7 +26,6 @@ def restarted(folder: Path) -> World:
     return world
 
 
-@pytest.mark.serial
 def test_a_death_before_any_statement_of_reserving_charges_a_training_once(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.coordinator.reserving_process", str(tmp_path)],

@@ -86,7 +86,6 @@ def over_grpc(folder: Path) -> tuple[AppResult, np.ndarray]:
     return result, kept.weights
 
 
-@pytest.mark.serial
 def test_an_app_comes_to_the_same_model_in_process_and_over_grpc(tmp_path: Path) -> None:
     (simulated, first), (remote, second) = in_process(tmp_path), over_grpc(tmp_path)
     assert np.array_equal(first, second)

@@ -121,7 +121,6 @@ def test_above_the_budget_nothing_is_charged_and_the_numbers_say_why(make_federa
     federation.check_ledgers()
 
 
-@pytest.mark.serial
 def test_of_two_analysts_racing_for_the_last_of_the_budget_one_succeeds(make_federation: Make) -> None:
     federation = make_federation(epsilon=1.0, sites=("two",)).start()
     racing = [

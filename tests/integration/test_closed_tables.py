@@ -52,7 +52,6 @@ def ask_without_two(federation: Federation, sql: str) -> dict[str, object]:
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 @pytest.mark.parametrize("point", CLOSING_POINTS)
 def test_killed_around_its_closing_a_table_is_closed_for_every_question(make_federation: Make, point: str) -> None:
     federation = with_a_bad_row(make_federation)
@@ -85,7 +84,6 @@ def test_killed_around_its_closing_a_table_is_closed_for_every_question(make_fed
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_a_steward_opens_a_closed_table_beside_the_serving_agent(make_federation: Make) -> None:
     federation = with_a_bad_row(make_federation)
     federation.start_site("two")

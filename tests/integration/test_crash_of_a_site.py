@@ -45,7 +45,6 @@ def holds(federation: Federation, name: str) -> tuple[int, ...]:
     return tuple(int(str(count)) for count in federation.rows(name, counts)[0])
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("point", CASES)
 def test_a_site_killed_at_any_step_is_charged_once_and_answers_once(kept: Federation, point: str) -> None:
     kept.stop("two")
@@ -67,7 +66,6 @@ def test_a_site_killed_at_any_step_is_charged_once_and_answers_once(kept: Federa
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_a_site_that_stays_dead_is_reported_missing_and_its_late_release_changes_nothing(
     make_federation: Make,
 ) -> None:

@@ -37,7 +37,6 @@ def running(federation: Federation) -> Federation:
     return federation
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("point", CASES)
 def test_a_coordinator_killed_at_any_step_continues_the_round_under_one_charge(running: Federation, point: str) -> None:
     running.stop("consortium")
@@ -65,7 +64,6 @@ def test_a_coordinator_killed_at_any_step_continues_the_round_under_one_charge(r
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_a_round_goes_on_after_a_crash_even_when_nobody_asks_again(running: Federation) -> None:
     running.stop("consortium")
     # Every site has its receipt by then: nothing but the restart itself can take the round up again.

@@ -15,7 +15,6 @@ def snapshot(federation: Federation, name: str) -> bytes:
     return (federation.site(name) / "ledger.sqlite").read_bytes()
 
 
-@pytest.mark.serial
 def test_a_restored_ledger_freezes_and_is_silent(make_federation: Make) -> None:
     federation = make_federation(sites=("one", "two"))
     federation.start_timeless_coordinator()
@@ -64,7 +63,6 @@ def test_a_restored_ledger_freezes_and_is_silent(make_federation: Make) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_a_cloned_site_that_answers_twice_is_frozen_by_the_coordinator(make_federation: Make) -> None:
     federation = make_federation(sites=("one", "two"))
     federation.start_coordinator()

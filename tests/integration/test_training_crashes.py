@@ -168,7 +168,6 @@ def survive(federation: Federation, price: Mapping[str, Spent], deaths: Mapping[
     assert since(before, spent(federation)) == price
 
 
-@pytest.mark.serial
 def test_a_training_survives_a_crash_of_anybody_under_one_charge(
     running: Federation, price: Mapping[str, Spent]
 ) -> None:
@@ -177,7 +176,6 @@ def test_a_training_survives_a_crash_of_anybody_under_one_charge(
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 @pytest.mark.parametrize("death", [*COORDINATOR, *SITE], ids="-".join)
 def test_the_round_that_pays_is_paid_once_wherever_it_is_broken_off(
     running: Federation, price: Mapping[str, Spent], death: tuple[str, str]
@@ -186,7 +184,6 @@ def test_the_round_that_pays_is_paid_once_wherever_it_is_broken_off(
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 @pytest.mark.parametrize("deaths", [COORDINATOR, SITE], ids=["the coordinator", "a site"])
 def test_a_training_survives_a_crash_at_every_step_one_after_another(
     running: Federation, price: Mapping[str, Spent], deaths: list[tuple[str, str]]
@@ -205,7 +202,6 @@ rounds = {LEARNING_ROUNDS}
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_a_researcher_who_was_cut_off_goes_on_by_the_same_command(
     running: Federation, price: Mapping[str, Spent]
 ) -> None:

@@ -67,7 +67,6 @@ def go_on(folder: Path, words: tuple[str, ...]) -> None:
     assert all(len(hashes) == 1 for hashes in sent.values())
 
 
-@pytest.mark.serial
 def test_a_death_before_any_statement_breaks_nothing(tmp_path: Path) -> None:
     deaths = crash(tmp_path, "statements")
     assert deaths > 60
@@ -83,12 +82,10 @@ def random_deaths(root: Path, times: int) -> None:
         go_on(folder, tuple(f"{letter}0" for letter in "abcd"))
 
 
-@pytest.mark.serial
 def test_thirty_deaths_at_random_moments_break_nothing(tmp_path: Path) -> None:
     random_deaths(tmp_path, 30)
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_five_hundred_deaths_at_random_moments_break_nothing(tmp_path: Path) -> None:
     random_deaths(tmp_path, 500)

@@ -10,14 +10,8 @@ from scipy import stats
 from wardround.privacy.accounting.cost import PURE_UNIT, Cost
 from wardround.privacy.inference.exact_loss import divergence, response_law
 from wardround.privacy.mechanisms.private_selection import exact_epsilon
-from wardround.privacy.mechanisms.randomised_response import (
-    Entries,
-    ResponseFact,
-    count_variance,
-    estimated_counts,
-    respond,
-)
 from wardround.privacy.noise.keystream import KeyStream
+from wardround.privacy.randomised_response import Entries, ResponseFact, count_variance, estimated_counts, respond
 
 RARE = 1e-10
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -57,7 +58,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def run(tree: Path, tests: tuple[str, ...]) -> int:
     words = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *tests]
-    return subprocess.run(words, cwd=tree, capture_output=True, check=False).returncode
+    # Two mutants of a line may have its length and its second: what one was compiled to must not run as the other.
+    surroundings = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(words, cwd=tree, env=surroundings, capture_output=True, check=False).returncode
 
 
 @pytest.mark.slow
