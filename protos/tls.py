@@ -93,16 +93,7 @@ def pinned_credentials(authority: bytes) -> grpc.ChannelCredentials:
 
 def caller_certificate(context: grpc.ServicerContext) -> bytes:
     """The certificate, in PEM, that the caller proved to hold; `certificates.holder` says whose it is."""
-    return _shown(context, "x509_pem_cert")
-
-
-def caller_subject(context: grpc.ServicerContext) -> str:
-    """The common name on the caller's certificate, for a log line; authorization reads the certificate."""
-    return _shown(context, "x509_common_name").decode("utf-8", errors="replace")
-
-
-def _shown(context: grpc.ServicerContext, key: str) -> bytes:
-    found = context.auth_context().get(key)
+    found = context.auth_context().get("x509_pem_cert")
     if not found:
-        raise NotAuthorized(private=f"no {key}")
+        raise NotAuthorized(private="no x509_pem_cert")
     return bytes(found[0])

@@ -13,7 +13,6 @@ from wardround.privacy.accounting import accountants
 from wardround.privacy.accounting.events import (
     Approximate,
     DiscreteGaussian,
-    DiscreteLaplace,
     Event,
     Gaussian,
     Laplace,
@@ -23,7 +22,7 @@ from wardround.privacy.accounting.events import (
 )
 from wardround.privacy.accounting.gaussian_dp import epsilon_of
 from wardround.privacy.accounting.renyi import ORDERS, renyi
-from wardround.privacy.report.compare import compare, over_sites
+from wardround.privacy.report.compare import compare
 
 
 def costs(counts: dict[Event, int], delta: float, overlap: int = 1) -> dict[str, float]:
@@ -87,45 +86,6 @@ def test_a_wider_overlap_is_the_schedule_again() -> None:
     # A secure sum meets the patient once, moved k times as far.
     secure = [costs({Gaussian(40.0 / sites): 50}, 1e-6)["pld"] for sites in (1, 2, 3)]
     assert [round(epsilon, 3) for epsilon in secure] == [0.731, 1.544, 2.405]
-
-
-def ten_sites() -> list[Schedule]:
-    sites = []
-    for number in range(10):
-        counts: dict[Event, int] = {Gaussian(30.0): 40 + 10 * number}
-        if number % 3 == 0:
-            counts[SubsampledGaussian(0.02, 1.2)] = 300
-        if number % 4 == 1:
-            counts[DiscreteLaplace(0.05)] = 30
-        sites.append(Schedule.of(counts))
-    return sites
-
-
-def test_disjoint_sites_cost_as_much_as_the_dearest() -> None:
-    assert over_sites(ten_sites(), delta=1e-6, overlap=1) == pytest.approx(2.7648, abs=5e-4)
-
-
-def test_a_patient_at_two_sites_is_at_the_two_dearest() -> None:
-    sites = ten_sites()
-    # The dearest pair is the seventh and the last; all pairs are tried to find it.
-    pair = accountants.pld(sites[6] + sites[9], 1e-6)
-    assert pair == pytest.approx(3.6733, abs=5e-4)
-    assert over_sites(sites[5:], delta=1e-6, overlap=2) == pair
-
-
-def test_three_sites_cost_what_the_design_says() -> None:
-    sites = ten_sites()
-    found = over_sites([sites[index] for index in (0, 3, 6, 9)], delta=1e-6, overlap=3)
-    assert found == pytest.approx(4.3320, abs=5e-4)
-
-
-def test_very_many_sets_of_sites_are_bounded_from_above() -> None:
-    sites = [Schedule.of({Gaussian(30.0): 40 + number, Pure(0.01): 9 - number}) for number in range(8)]
-    bound = over_sites(sites * 3, delta=1e-6, overlap=3)
-    every = accountants.pld(sites[7].seen(3), 1e-6)
-    assert every < bound < 1.1 * every
-    with pytest.raises(ValueError, match="overlap"):
-        over_sites(sites, delta=1e-6, overlap=0)
 
 
 @pytest.mark.parametrize(

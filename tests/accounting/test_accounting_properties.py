@@ -24,7 +24,7 @@ from wardround.privacy.accounting.events import (
     SubsampledGaussian,
 )
 from wardround.privacy.accounting.gaussian_dp import epsilon_of
-from wardround.privacy.report.compare import compare, over_sites
+from wardround.privacy.report.compare import compare
 
 # Two grids of the same schedule differ by less than this, relative to the answer.
 GRID = 2e-3
@@ -71,15 +71,6 @@ def test_a_wider_overlap_never_costs_less_in_any_accountant(schedule: Schedule, 
     for narrow, wide in pairwise(tables):
         for first, second in zip(narrow, wide, strict=True):
             assert second.epsilon >= first.epsilon * (1.0 - GRID) - 1e-6
-
-
-@settings(max_examples=10)
-@given(sites=st.lists(schedules, min_size=1, max_size=4), delta=deltas)
-def test_a_wider_overlap_of_sites_never_costs_less(sites: list[Schedule], delta: float) -> None:
-    found = [over_sites(sites, delta=delta, overlap=overlap) for overlap in (1, 2, 5)]
-    for narrow, wide in pairwise(found):
-        assert wide >= narrow * (1.0 - GRID) - 1e-6
-    assert over_sites(sites[::-1], delta=delta, overlap=2) == found[1]
 
 
 @settings(max_examples=12)

@@ -8,7 +8,6 @@ charged.
 
 from __future__ import annotations
 
-import re
 import string
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 _FOLDED = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Unclear(Exception):
@@ -164,8 +162,3 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     if isinstance(condition, exp.And):
         return [*conjuncts(condition.left), *conjuncts(condition.right)]
     return [condition]
-
-
-def is_bare(name: str) -> bool:
-    """Whether a name can be written without quotation marks."""
-    return _BARE.fullmatch(name) is not None

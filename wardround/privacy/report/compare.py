@@ -1,16 +1,11 @@
-"""What a schedule costs by every accountant, side by side, and over the sites of one patient."""
+"""What a schedule costs by every accountant, side by side."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 
 from wardround.privacy.accounting import accountants
-from wardround.privacy.accounting.events import Event, Schedule, SubsampledGaussian
-
-# So many sets of sites are compared one by one; beyond it every event counts at its dearest sites.
-_MOST_SETS = 256
+from wardround.privacy.accounting.events import Schedule, SubsampledGaussian
 
 _ACCOUNTANTS: tuple[tuple[str, Callable[[Schedule, float], float]], ...] = (
     ("basic", accountants.basic),
@@ -42,26 +37,6 @@ def compare(schedule: Schedule, *, delta: float, overlap: int = 1) -> tuple[Line
         epsilon = accountant(seen, delta)
         lines.append(Line(name, epsilon, _note(name, epsilon, seen, delta)))
     return tuple(lines)
-
-
-def over_sites(sites: Sequence[Schedule], *, delta: float, overlap: int) -> float:
-    """The loss distribution's epsilon for the patient it costs most, at up to `overlap` of the sites."""
-    if overlap < 1:
-        raise ValueError(f"overlap must be at least 1, not {overlap}")
-    most = min(overlap, len(sites))
-    if math.comb(len(sites), most) > _MOST_SETS:
-        return accountants.pld(_dearest(sites, most), delta)
-    together = {sum(chosen, start=Schedule(())) for chosen in combinations(sites, most)}
-    return max(accountants.pld(schedule, delta) for schedule in together)
-
-
-def _dearest(sites: Sequence[Schedule], overlap: int) -> Schedule:
-    """For each event the sites where it happened most: no patient meets more of it."""
-    counted: dict[Event, list[int]] = {}
-    for site in sites:
-        for event, count in site.counts:
-            counted.setdefault(event, []).append(count)
-    return Schedule.of(Counter({event: sum(sorted(found)[-overlap:]) for event, found in counted.items()}))
 
 
 def _note(name: str, epsilon: float, schedule: Schedule, delta: float) -> str:

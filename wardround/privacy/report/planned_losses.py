@@ -5,7 +5,6 @@ beside it for comparison; where they are not valid they are refused, not printed
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wardround.privacy.accounting.gaussian_dp import epsilon_of, mu_of
@@ -81,30 +80,6 @@ def epsilon_for(
     _positive("sensitivity", sensitivity)
     mu = sensitivity * math.sqrt(_answers(rounds, queries)) / standard_error
     return epsilon_of(delta, mu * (1.0 + 2.0**-50))
-
-
-def shared_noise(*, mu: float, sensitivities: Sequence[float], weights: Sequence[float]) -> tuple[float, ...]:
-    """The sigma of each of several answers that share `mu`, least in the weighted sum of variances.
-
-    By Lagrange's rule sigma² is proportional to sensitivity/sqrt(weight) (PROOFS.md#planning).
-    """
-    if len(sensitivities) != len(weights) or not sensitivities:
-        raise ValueError("each of the answers needs one sensitivity and one weight")
-    _positive("mu", mu)
-    for value in (*sensitivities, *weights):
-        _positive("sensitivity and weight", value)
-    total = math.fsum(s * math.sqrt(w) for s, w in zip(sensitivities, weights, strict=True))
-    scale = total / mu**2 * (1.0 + 2.0**-48)
-    return tuple(math.sqrt(scale * s / math.sqrt(w)) for s, w in zip(sensitivities, weights, strict=True))
-
-
-def least_gaussian_dimension(*, epsilon: float, delta: float) -> int:
-    """The least number of coordinates for which Gaussian noise is smaller than Laplace noise.
-
-    A patient moves each coordinate by 1: the L1 sensitivity is the dimension, the L2 its root.
-    """
-    ratio = plan_noise(epsilon=epsilon, delta=delta).sigma * epsilon / math.sqrt(2.0)
-    return math.ceil(ratio * ratio)
 
 
 def laplace_reach(*, epsilon: float, missed: float) -> int:

@@ -17,11 +17,6 @@ def worst_bits(epsilon: float) -> float:
     return epsilon / math.log(2.0)
 
 
-def laplace_divergence(epsilon: float) -> float:
-    """The Kullback-Leibler divergence of Laplace noise between the two worlds, in nats."""
-    return epsilon + math.expm1(-epsilon)
-
-
 def chance_of_more_than(epsilon: float, delta: float) -> float:
     """P(loss > `epsilon`) of the Gaussian that is exactly (`epsilon`, `delta`).
 

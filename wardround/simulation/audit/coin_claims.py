@@ -21,9 +21,9 @@ from wardround.privacy.mechanisms.partition_selection import (
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing, Scores, independent_choices
 from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
 from wardround.privacy.noise.keystream import KeyStream
-from wardround.privacy.randomised_response import Entries, ResponseFact, respond
 from wardround.simulation.audit.findings import Finding, Measure, Method, judged
 from wardround.simulation.audit.question_claims import Setting
+from wardround.simulation.audit.randomised_response import Entries, ResponseFact, respond
 
 Bound: TypeAlias = tuple[Measure, float, float]
 """What is measured, claimed and proved."""

@@ -11,7 +11,7 @@ from wardround.privacy.accounting.cost import PURE_UNIT, Cost
 from wardround.privacy.inference.exact_loss import divergence, response_law
 from wardround.privacy.mechanisms.private_selection import exact_epsilon
 from wardround.privacy.noise.keystream import KeyStream
-from wardround.privacy.randomised_response import Entries, ResponseFact, count_variance, estimated_counts, respond
+from wardround.simulation.audit.randomised_response import Entries, ResponseFact, respond
 
 RARE = 1e-10
 
@@ -52,9 +52,10 @@ def test_counts_are_estimated_without_bias_and_as_well_as_is_said() -> None:
     truth = np.repeat([0, 1, 2], [60_000, 30_000, 10_000])
     fact = ResponseFact(Fraction(1), 3, 1)
     answers = respond(Entries(truth, 3, 1), fact, KeyStream())
-    deviation = math.sqrt(count_variance(fact, entries=truth.size))
-    for estimate, true in zip(estimated_counts(answers, fact), (60_000, 30_000, 10_000), strict=True):
-        assert abs(estimate - true) < 6.5 * deviation
+    honest, lie = (float(share) for share in (1 / (1 + 2 * math.exp(-1)), 1 / (math.exp(1) + 2)))
+    deviation = math.sqrt(truth.size * max(lie * (1 - lie), honest * (1 - honest))) / (honest - lie)
+    for seen, true in zip(np.bincount(answers, minlength=3).tolist(), (60_000, 30_000, 10_000), strict=True):
+        assert abs((seen - truth.size * lie) / (honest - lie) - true) < 6.5 * deviation
     assert deviation < 700
 
 

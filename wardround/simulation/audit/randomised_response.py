@@ -1,10 +1,10 @@
 """Randomised response: every entry of a vector tells the truth only more often than any one lie.
 
 For bitmaps and one-of-k answers of which every entry is shown. The length is public and one unit changes
-at most `changes` entries, so nobody's presence shows in the length (PROOFS.md#randomised-response).
+at most `changes` entries, so nobody's presence shows in the length (PROOFS.md#randomised-response). No study can
+ask it: the audit tries itself on a mechanism whose law is this plain.
 """
 
-import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -68,25 +68,6 @@ def respond(entries: Entries, fact: ResponseFact, source: BitSource) -> IntVecto
         answers[waiting[kept]] = proposed[kept]
         waiting = waiting[~kept]
     return answers
-
-
-def estimated_counts(answers: IntVector, fact: ResponseFact) -> list[float]:
-    """How many entries held each category before, without bias."""
-    truth, lie = _chances(fact)
-    seen = np.bincount(answers, minlength=fact.categories).tolist()
-    return [(count - answers.size * lie) / (truth - lie) for count in seen]
-
-
-def count_variance(fact: ResponseFact, *, entries: int) -> float:
-    """The largest variance that an estimated count over so many entries can have, whatever the truth."""
-    truth, lie = _chances(fact)
-    return entries * max(lie * (1.0 - lie), truth * (1.0 - truth)) / (truth - lie) ** 2
-
-
-def _chances(fact: ResponseFact) -> tuple[float, float]:
-    base = math.exp(-fact.epsilon)
-    whole = 1.0 + (fact.categories - 1) * base
-    return 1.0 / whole, base / whole
 
 
 def _require_form(categories: int, changes: int) -> None:
