@@ -44,6 +44,7 @@ def proxy_uri(proxy: str) -> str:
         sound = False
     if not sound:
         # The proxy may carry a password, so the sentence does not repeat it.
-        msg = "the proxy must be host:port or http://host:port; a proxy reached over https is not supported."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(
+            "the proxy must be host:port or http://host:port; a proxy reached over https is not supported."
+        )
     return uri.rstrip("/")

@@ -38,14 +38,12 @@ class PieceStore:
         make_private_folder(folder)
 
     def of(self, site: str) -> SitePieces:
-        """One site's share."""
         return SitePieces(self, site)
 
     def put(self, site: str, chunk: Chunk) -> None:
         """Hold a piece; the site's oldest unfinished release makes room for a newer one."""
         if chunk.total > self._share:
-            msg = "a release is larger than the wire allows."
-            raise MalformedMessage(msg)
+            raise MalformedMessage("a release is larger than the wire allows.")
         with self._lock:
             parcel = self._parcel(site, chunk)
             try:
@@ -62,8 +60,7 @@ class PieceStore:
         with self._lock:
             parcel = self._parcels.get(site, {}).get(release_hash)
             if parcel is None or len(parcel.here) < parcel.total:
-                msg = "Pieces of the release are missing; send them again."
-                raise Unavailable(msg)
+                raise Unavailable("Pieces of the release are missing; send them again.")
             try:
                 content = parcel.path.read_bytes()
             except OSError as error:
@@ -71,8 +68,7 @@ class PieceStore:
             finally:
                 self._drop(site, release_hash)
         if len(content) != size or hashlib.sha256(content).hexdigest() != release_hash:
-            msg = "the pieces of a release do not have the hash or size it was announced under."
-            raise MalformedMessage(msg)
+            raise MalformedMessage("the pieces of a release do not have the hash or size it was announced under.")
         return content
 
     def _parcel(self, site: str, chunk: Chunk) -> _Parcel:
@@ -107,7 +103,6 @@ class SitePieces:
     site: str
 
     def put(self, chunk: Chunk) -> None:
-        """Hold a piece."""
         self.store.put(self.site, chunk)
 
     def assemble(self, release_hash: str, *, size: int) -> bytes:

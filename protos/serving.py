@@ -89,8 +89,7 @@ def serve(
     except RuntimeError:
         port = 0
     if port == 0:
-        msg = f"{address} cannot be listened at; is another process using the port?"
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{address} cannot be listened at; is another process using the port?")
     service.start()
     return Serving(port, service)
 

@@ -138,8 +138,7 @@ def call(
         raise from_rpc_error(error) from None
     except ValueError:
         # gRPC's way to say that this side closed the channel.
-        msg = "The connection was closed."
-        raise errors.PeerUnreachable(msg) from None
+        raise errors.PeerUnreachable("The connection was closed.") from None
 
 
 def from_rpc_error(error: grpc.RpcError) -> FederationError:

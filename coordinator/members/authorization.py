@@ -16,8 +16,7 @@ def authorize(ledger: Ledger, certificate: bytes, role: Role) -> str:
     """The caller's name, if it may act in `role` now; otherwise `NotAuthorized` or `SiteFrozen`."""
     caller = holder(certificate)
     if caller.role is not role:
-        msg = f"this call needs a certificate of the role {role.value}, not {caller.role.value}."
-        raise NotAuthorized(msg)
+        raise NotAuthorized(f"this call needs a certificate of the role {role.value}, not {caller.role.value}.")
     if ledger.members.tls_key(caller.name) != caller.tls_key:
         raise NotAuthorized
     roster = Roster(ledger)

@@ -49,11 +49,9 @@ def parse_coordinator(text: str, *, name: str = "coordinator.toml") -> Coordinat
     )
     top.close()
     if (configuration.address is None) != (configuration.enrolment_address is None):
-        msg = f"{name}: address and enrolment_address are given together or not at all."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{name}: address and enrolment_address are given together or not at all.")
     if configuration.address is None and split_address(configuration.listen)[0] in ("0.0.0.0", "::"):  # noqa: S104
-        msg = f"{name}: listen is every address, so address must say which one sites dial."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{name}: listen is every address, so address must say which one sites dial.")
     return configuration
 
 

@@ -52,8 +52,9 @@ def make_invitation(folder: CoordinatorFolder, site: str, *, now: datetime.datet
         roster = Roster(ledger)
         standing = {s.name: s.state.value for s in roster.sites()} | {a.name: "an analyst" for a in roster.analysts()}
         if standing.get(site, Standing.ACTIVE.value) != Standing.ACTIVE.value:
-            msg = f"{site} is on the roster already and is {standing[site]}; a name is used once."
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(
+                f"{site} is on the roster already and is {standing[site]}; a name is used once."
+            )
         ledger.members.invite(site, secret_hash=_secret_hash(bytes.fromhex(secret)), expires=expires.timestamp())
         return Invitation(
             site=site,
@@ -77,15 +78,15 @@ def enrol_site(
     if enrolment.study_hash != study.study_hash or not enrolment.identity.verifies(
         Purpose.STUDY, bytes.fromhex(study.study_hash), enrolment.study_signature
     ):
-        msg = "the site did not sign this study."
-        raise NotAuthorized(msg)
+        raise NotAuthorized("the site did not sign this study.")
     secret_hash = _secret_hash(enrolment.secret)
     _check_invitation(ledger.members.invitation(enrolment.site, secret_hash=secret_hash), enrolment, now)
     roster = Roster(ledger)
     known = next((site for site in roster.sites() if site.name == enrolment.site), None)
     if known is not None and (known.identity != enrolment.identity or known.state is not Standing.ACTIVE):
-        msg = "the name belongs to a site that enrolled with another signing key, or may not take part any more."
-        raise NotAuthorized(msg)
+        raise NotAuthorized(
+            "the name belongs to a site that enrolled with another signing key, or may not take part any more."
+        )
     declared = {s.name: s.patients for s in roster.sites() if s.state is not Standing.REVOKED}
     if (fault := delta_fault(study.cap.delta, declared | {enrolment.site: enrolment.patients})) is not None:
         raise ConfigurationMistaken(f"The site cannot join: {fault}")
@@ -106,14 +107,11 @@ def enrol_site(
 
 def _check_invitation(invitation: InvitationRecord | None, enrolment: Enrolment, now: datetime.datetime) -> None:
     if invitation is None:
-        msg = "the invitation is not known for this site; ask the consortium for a new one."
-        raise NotAuthorized(msg)
+        raise NotAuthorized("the invitation is not known for this site; ask the consortium for a new one.")
     if invitation.used_by not in ("", enrolment.identity.key):
-        msg = "the invitation was already used; ask the consortium for a new one."
-        raise NotAuthorized(msg)
+        raise NotAuthorized("the invitation was already used; ask the consortium for a new one.")
     if now.timestamp() > invitation.expires:
-        msg = "the invitation has expired; ask the consortium for a new one."
-        raise NotAuthorized(msg)
+        raise NotAuthorized("the invitation has expired; ask the consortium for a new one.")
 
 
 def issue_profile(folder: CoordinatorFolder, name: str, out: Path, *, now: datetime.datetime) -> str:

@@ -27,8 +27,9 @@ class Roster:
         """Put a site on the roster with an account of its own; the same enrolment again changes nothing."""
         check_name(name)
         if not 0 <= patients <= MOST_PATIENTS:
-            msg = f"{name} declares {patients} patients; declare a whole number from 0 to {MOST_PATIENTS}."
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(
+                f"{name} declares {patients} patients; declare a whole number from 0 to {MOST_PATIENTS}."
+            )
         record = SiteRecord(name, identity, patients, dataset, study_signature, Standing.ACTIVE)
         with self._ledger.members.changing(name) as member:
             if member.site == record:
@@ -88,8 +89,7 @@ class Roster:
             found = [record for record in (member.site, member.analyst) if record is not None]
             if not found:
                 known = sorted({site.name for site in self.sites()} | {analyst.name for analyst in self.analysts()})
-                msg = f"nobody is called {name!r}; there is {', '.join(known) or 'nobody'}."
-                raise ConfigurationMistaken(msg)
+                raise ConfigurationMistaken(f"nobody is called {name!r}; there is {', '.join(known) or 'nobody'}.")
             if Standing.REVOKED not in {record.state for record in found}:
                 member.revoke()
 
@@ -103,11 +103,11 @@ class Roster:
 
     def _refuse_taken(self, member: ChangingMember, key: str) -> None:
         if member.site is not None or member.analyst is not None:
-            msg = f"the name {member.name!r} is already taken in this study; a name is used once."
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(
+                f"the name {member.name!r} is already taken in this study; a name is used once."
+            )
         if self._ledger.members.has_key(key):
-            msg = f"{member.name} offers a signing key that another site has enrolled with."
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(f"{member.name} offers a signing key that another site has enrolled with.")
 
 
 def refuse_unless_active(standing: Standing | None) -> None:
@@ -121,5 +121,6 @@ def refuse_unless_active(standing: Standing | None) -> None:
 def check_name(name: str) -> None:
     """Refuse what could not stand in a certificate, a folder or a message."""
     if not NAME.fullmatch(name):
-        msg = f"{name!r} is not a name; use letters, digits, '-' and '_', beginning with a letter."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(
+            f"{name!r} is not a name; use letters, digits, '-' and '_', beginning with a letter."
+        )

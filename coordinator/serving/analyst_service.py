@@ -71,5 +71,4 @@ class AnalystService(AnalystServiceServicer):
         return STUDY.write(self.study_text)
 
     def Budget(self, request: pb.BudgetRequest, context: grpc.ServicerContext) -> pb.BudgetReply:
-        """The study's budget."""
         return REPORT.write(self.coordinator.budget(self._analyst(context)))

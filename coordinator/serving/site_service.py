@@ -68,8 +68,7 @@ class SiteService(SiteServiceServicer):
         site = self._site(context)
         key = request_key(RENEWAL.read(request))
         if tls_key_hash(key) != holder(caller_certificate(context)).tls_key:
-            msg = "a certificate is renewed for the key it was issued for."
-            raise NotAuthorized(msg)
+            raise NotAuthorized("a certificate is renewed for the key it was issued for.")
         renewed = self.authority.issue(key, role=Role.SITE, name=site, life=self.certificate_life, now=_now())
         return RENEWED.write(renewed)
 

@@ -28,11 +28,9 @@ def authentic(signed: SignedTask, *, site: str, coordinator: PublicIdentity) -> 
     copy must not be able to refuse the true plan.
     """
     if not signed.signed_by(coordinator):
-        msg = "a task is not signed by the coordinator this site enrolled with."
-        raise NotAuthorized(msg)
+        raise NotAuthorized("a task is not signed by the coordinator this site enrolled with.")
     if signed.task.site != site:
-        msg = "a task is addressed to another site."
-        raise NotAuthorized(msg)
+        raise NotAuthorized("a task is addressed to another site.")
     return signed.task
 
 
@@ -43,27 +41,23 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Planned[Sha
     """
     form = form_of(plan, study)
     if site not in plan.addressed or not plan.lists_its_participants_once:
-        msg = "the plan does not name this site among its participants, each once and in order."
-        raise PlanRefused(msg)
+        raise PlanRefused("the plan does not name this site among its participants, each once and in order.")
     if len(plan.participants) < policy.min_sites:
-        msg = (
+        raise PlanRefused(
             f"the plan names {len(plan.participants)} participants and this site takes part with {policy.min_sites} or "
             "more; see policy.min_sites in site.toml."
         )
-        raise PlanRefused(msg)
     for word in _words(plan.query, policy):
-        msg = f"this site's policy does not allow {word!r}; see policy.statistics in site.toml."
-        raise PlanRefused(msg)
+        raise PlanRefused(f"this site's policy does not allow {word!r}; see policy.statistics in site.toml.")
     if (fault := fault_in(plan.query)) is not None:
-        msg = f"a text in the plan {fault}."
-        raise PlanRefused(msg)
+        raise PlanRefused(f"a text in the plan {fault}.")
     policy.room.require(form)
     admitted = planned(plan, form, study)
     charge = admitted.charge
     # Of a training the whole price counts, whichever of its rounds this is.
     if not is_within(charge.cost, epsilon=policy.max_epsilon_per_plan, delta=policy.cap.delta):
         asked = epsilon_charged(charge.cost, delta=policy.cap.delta)
-        msg = (
+        raise PlanRefused(
             f"the plan costs ε = {asked:.4g} but this site allows ε = {policy.max_epsilon_per_plan:.4g} a plan, "
             f"{asked - policy.max_epsilon_per_plan:.4g} too little; nothing was charged."
         )

@@ -70,7 +70,6 @@ class _Scale:
         self._middle, self._factor, self._offset = (np.tile(each, _ROWS) for each in (middle, factor, offset))
 
     def __call__(self, values: Matrix) -> Matrix:
-        """A new matrix."""
         flat, run = np.ascontiguousarray(values).reshape(-1), self._middle.size
         found = np.empty_like(flat)
         most = flat.size // run * run

@@ -144,19 +144,15 @@ class Tables:
     limits: Limits = field(default_factory=Limits)
 
     def check(self, form: Shape) -> None:
-        """See `Dataset.check`."""
         self._source(form).check(form)
 
     def bounded(self, form: Shape) -> tuple[Bounded, ...]:
-        """See `Dataset.bounded`."""
         return self._alone(form).bounded(form)
 
     def keys(self, form: Shape) -> Mapping[str, int]:
-        """See `Dataset.keys`."""
         return self._alone(form).keys(form)
 
     def check_step(self, form: StepForm) -> None:
-        """See `Dataset.check_step`."""
         self._source(form).check_step(form)
 
     def examples(self, form: StepForm) -> Examples:

@@ -141,8 +141,7 @@ class Agent:
         match submission:
             case Released() | Declined():
                 if receipt is None:
-                    msg = "the coordinator's receipt is missing."
-                    raise ProtocolViolation(msg)
+                    raise ProtocolViolation("the coordinator's receipt is missing.")
                 # Whether the coordinator signed it, and about this, the ledger sees to.
                 self.ledger.delivered(submission.plan_id, receipt)
             case Pending() | Failed():

@@ -68,8 +68,7 @@ def parse_site(text: str, study: Study, *, name: str = "site.toml") -> SiteConfi
     policy = _policy(top.section("policy"), study, Room(limits, patients, rows))
     top.close()
     if (fault := delta_fault(policy.cap.delta, {title: patients})) is not None:
-        msg = f"{name}: policy.delta: {fault}"
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{name}: policy.delta: {fault}")
     return SiteConfiguration(title, patients, dataset, account, address, proxy, tables, policy, limits)
 
 
@@ -78,8 +77,7 @@ def _tables(section: Section, study: Study) -> dict[str, TableSource]:
     tables: dict[str, TableSource] = {}
     for name in section.names():
         if name not in known:
-            msg = f"{section.file}: the study has no table {name!r}; {nearest(name, known)}"
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(f"{section.file}: the study has no table {name!r}; {nearest(name, known)}")
         entry = section.section(name)
         relation = entry.text("relation") if entry.has("relation") else None
         tables[name] = TableSource(
@@ -123,15 +121,15 @@ def _policy(section: Section, study: Study, room: Room) -> Policy:
     try:
         cap = Cap(epsilon=epsilon, delta=delta, pure_epsilon=pure)
     except ValueError as error:
-        msg = f"{section.file}: {section.path}: {error}."
-        raise ConfigurationMistaken(msg) from None
+        raise ConfigurationMistaken(f"{section.file}: {section.path}: {error}.") from None
     # Keys are texts of the hospital's own tables: they leave only where the hospital wrote the word down.
     names = section.texts("statistics", (*(s.value for s in ALLOWED_BY_DEFAULT), TRAINING))
     known = [*(s.value for s in Statistic), TRAINING]
     for name in names:
         if name not in known:
-            msg = f"{section.file}: policy.statistics: unknown statistic {name!r}; {nearest(name, known)}"
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(
+                f"{section.file}: policy.statistics: unknown statistic {name!r}; {nearest(name, known)}"
+            )
     policy = Policy(
         cap=cap,
         max_epsilon_per_plan=section.number("max_epsilon_per_plan", epsilon, lower=0.0, upper=1e4),

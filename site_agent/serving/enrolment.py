@@ -80,29 +80,27 @@ def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
     else:
         enrolled = SiteFolder(path)
         if config is not None or enrolled.study().study_hash != study.study_hash:
-            msg = (
+            raise ConfigurationMistaken(
                 f"{path} is already an enrolled site; name a new folder, or renew its certificate with a new "
                 "invitation to the same study and without --config."
             )
-            raise ConfigurationMistaken(msg)
     source = config or path / "site.toml"
     if config is None and not source.exists():
         make_private_folder(path)
         write_private(source, _template(invitation, study).encode())
-        msg = f"{source} was written for you; fill it in and run the same command again."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{source} was written for you; fill it in and run the same command again.")
     text = read_text(source)
     configuration = parse_site(text, study, name=source.name)
     if joining:
         check_plain(text, name=source.name, broken=("relation",))
     if configuration.name != invitation.site:
-        msg = f"{source.name}: site.name is {configuration.name!r} but the invitation is for {invitation.site!r}."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(
+            f"{source.name}: site.name is {configuration.name!r} but the invitation is for {invitation.site!r}."
+        )
     check_sources(configuration.tables, folder=path)
     check_unit(SiteFolder(path), configuration, study)
     if (fault := delta_fault(study.cap.delta, {configuration.name: configuration.patients})) is not None:
-        msg = f"The study cannot be joined: {fault}"
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"The study cannot be joined: {fault}")
     return Ready(path, invitation, study, configuration, text)
 
 

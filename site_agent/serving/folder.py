@@ -73,8 +73,9 @@ class SiteFolder:
         except OSError:
             key = b""
         if len(key) != KEY_BYTES:
-            msg = f"{self.path / 'rows.key'} is missing or damaged; restore it from the backup of this folder."
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(
+                f"{self.path / 'rows.key'} is missing or damaged; restore it from the backup of this folder."
+            )
         return key
 
     def coordinator(self) -> CoordinatorRecord:
@@ -82,8 +83,9 @@ class SiteFolder:
             document = json.loads((self.path / "coordinator.json").read_bytes())
             record = CoordinatorRecord(str(document["address"]), str(document["key"]))
         except (OSError, ValueError, KeyError, TypeError):
-            msg = f"{self.path / 'coordinator.json'} is missing or damaged; restore it from the backup of this folder."
-            raise ConfigurationMistaken(msg) from None
+            raise ConfigurationMistaken(
+                f"{self.path / 'coordinator.json'} is missing or damaged; restore it from the backup of this folder."
+            ) from None
         # The hospital may know the coordinator by another name than the consortium does.
         address = self.configuration().address or record.address
         return CoordinatorRecord(address, record.key)
@@ -109,12 +111,14 @@ def open_folder(path: Path) -> SiteFolder:
     for planted in (*(path / name for name in _READ), folder.tls / "key.pem", folder.tls / "authority.pem"):
         if planted.exists() and not planted.is_file():
             # Whoever opens a pipe waits for ever.
-            msg = f"{planted} is no file; remove it and restore the file from the backup of this folder."
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(
+                f"{planted} is no file; remove it and restore the file from the backup of this folder."
+            )
     for needed in (path / "identity.pem", folder.ledger):
         if not needed.is_file():
             raise lost(needed, "is missing")
     if not (folder.tls / "certificate.pem").is_file():
-        msg = f"{path} has no certificate; its keys and ledger stay as they are when you run again: {init}"
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(
+            f"{path} has no certificate; its keys and ledger stay as they are when you run again: {init}"
+        )
     return folder

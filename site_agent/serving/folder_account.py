@@ -108,8 +108,9 @@ def _opened(
             advice=advice if must_exist else "",
         )
     except LedgerCorrupt as error:
-        msg = f"{path} is damaged or is no account; restore it from its backup."
-        raise LedgerCorrupt(msg, private=error.private) from None
+        raise LedgerCorrupt(
+            f"{path} is damaged or is no account; restore it from its backup.", private=error.private
+        ) from None
 
 
 def _require_unit(account: SharedAccount) -> None:

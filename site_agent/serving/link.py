@@ -42,7 +42,6 @@ class GrpcLink:
         return self._calls.greet()
 
     def claim(self, *, wait_seconds: float) -> SignedTask | None:
-        """The next task."""
         return self._calls.claim(wait_seconds=wait_seconds)
 
     def submit(self, submission: Submission) -> Entry | None:

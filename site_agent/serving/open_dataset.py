@@ -19,8 +19,7 @@ def open_dataset(
     `limits` is what one question may use of the machine.
     """
     if len(key) != KEY_BYTES:
-        message = f"the key that chooses rows must have {KEY_BYTES} bytes"
-        raise ValueError(message)
+        raise ValueError(f"the key that chooses rows must have {KEY_BYTES} bytes")
     found = limits or Limits()
     sources = {name: _opened(name, source, folder=folder, key=key, limits=found) for name, source in tables.items()}
     return Tables(sources, limits=found)

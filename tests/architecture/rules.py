@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,6 +105,10 @@ STORE_INSIDE = ("chain", "accounts", "sqlite_file.Database")
 STORE_VERBS = frozenset(("execute", "executemany", "fetchone", "fetchall", "database"))
 SQL = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA|BEGIN|COMMIT|ROLLBACK)\b")
 # Sources speak SQL too, about a hospital's own tables.
+# Where short sentences are still to be looked through.
+SHORT_ALLOWED = ("site_agent.reading.sources*", "coordinator.store*", "wardround.analyst.learning*")
+# More words than this say something.
+FEWEST_WORDS = 3
 SQL_ALLOWED = ("site_agent.reading.sources*", "site_agent.reading.relations*")
 
 # What a statistic is stands in its own file, and everything else reads the table of them.
@@ -386,4 +391,36 @@ def forbidden_text(name: str, text: str) -> list[str]:
         f"{name}:{number} {found.group()}"
         for number, line in enumerate(text.splitlines(), start=1)
         for found in FORBIDDEN_IN_TEXT.finditer(line)
+    ]
+
+
+def empty_docstrings(module: Module) -> list[str]:
+    """A method that its name and types explain needs no sentence; one that does nothing says why."""
+    if allowed(module, SHORT_ALLOWED):
+        return []
+    return [
+        f"{module.name}:{found.lineno} {found.name}: {text}"
+        for owner in ast.walk(module.tree)
+        if isinstance(owner, ast.ClassDef)
+        for found in owner.body
+        if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (text := ast.get_docstring(found)) and not _does_nothing(found, owner)
+        if len(text.split()) <= FEWEST_WORDS or re.fullmatch(r"See `[^`]+`\.", text)
+    ]
+
+
+def _does_nothing(method: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.ClassDef) -> bool:
+    return len(method.body) == 1 and "Protocol" not in {ast.unparse(base) for base in owner.bases}
+
+
+def named_messages(module: Module) -> list[str]:
+    """An error's sentence stands where it is raised."""
+    return [
+        f"{module.name}:{one.lineno} {one.targets[0].id}"
+        for found in ast.walk(module.tree)
+        for body in (getattr(found, "body", []), getattr(found, "orelse", []))
+        if isinstance(body, list)
+        for one, after in pairwise(body)
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and isinstance(after, ast.Raise)
+        if one.targets[0].id == "msg"
     ]

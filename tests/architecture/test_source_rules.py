@@ -27,6 +27,8 @@ SHIPPED_RULES: tuple[Rule, ...] = (
     rules.generated_imports,
     rules.flower_imports,
     rules.untyped,
+    rules.empty_docstrings,
+    rules.named_messages,
 )
 
 # For each rule, source that breaks it: a rule that cannot fail proves nothing.
@@ -36,6 +38,17 @@ BROKEN: tuple[tuple[Rule, str, str], ...] = (
     (rules.forbidden_names, "site_agent.serving.agent", "async def run_jobs(): ..."),
     (rules.forbidden_names, "coordinator.rounds.coordinator", "class Client: ..."),
     (rules.too_long, "wardround.privacy.accounting.cost", "x = 1\n" * 401),
+    (
+        rules.empty_docstrings,
+        "coordinator.rounds.round",
+        "class A:\n    def f(self):\n        '''Hang up.'''\n        g()",
+    ),
+    (
+        rules.empty_docstrings,
+        "coordinator.rounds.round",
+        "class A:\n    def f(self):\n        '''See `B.check`.'''\n        g()",
+    ),
+    (rules.named_messages, "coordinator.rounds.round", "if x:\n    msg = 'no'\n    raise ValueError(msg)"),
     (rules.asserts, "wardround.privacy.accounting.cost", "def f(x):\n    assert x > 0"),
     (rules.broad_excepts, "coordinator.rounds.round", "try:\n    f()\nexcept:\n    g()"),
     (rules.broad_excepts, "coordinator.rounds.round", "try:\n    f()\nexcept Exception:\n    g()"),

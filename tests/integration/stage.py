@@ -54,8 +54,7 @@ def eventually(true: Callable[[], object], *, what: str, seconds: float = PATIEN
     until = time.monotonic() + seconds
     while not true():
         if time.monotonic() > until:
-            message = f"never happened: {what}"
-            raise AssertionError(message)
+            raise AssertionError(f"never happened: {what}")
         time.sleep(0.03)
 
 

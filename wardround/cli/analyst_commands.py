@@ -155,8 +155,6 @@ def _check_plot(plot: Path | None) -> None:
 def check_privacy(privacy: str) -> None:
     """The secure sum does not exist yet; say so instead of pretending."""
     if privacy not in ("site", "sum"):
-        msg = f"--privacy is {privacy!r}; it must be 'site' or 'sum'."
-        raise Mistaken(msg)
+        raise Mistaken(f"--privacy is {privacy!r}; it must be 'site' or 'sum'.")
     if privacy == "sum":
-        msg = "--privacy sum needs the secure sum, which this version does not have; use --privacy site."
-        raise Mistaken(msg)
+        raise Mistaken("--privacy sum needs the secure sum, which this version does not have; use --privacy site.")

@@ -87,8 +87,7 @@ def revoke(folder: Folder, name: Name) -> None:
 def _check_out(out: Path) -> None:
     """A new invitation or profile ends the one before it, so a file that cannot be written is found first."""
     if not out.parent.is_dir() or out.is_dir() or not os.access(out.parent, os.W_OK):
-        msg = f"{out} cannot be written; name a file in an existing folder."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{out} cannot be written; name a file in an existing folder.")
 
 
 def _now() -> datetime.datetime:

@@ -79,16 +79,14 @@ Tell = Callable[[str], None]
 def run_demo(*, sites: int, keep: Path | None, tell: Tell) -> Document:
     """Run the demo and return what happened as a document."""
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        msg = f"{keep} exists and is not empty; name a new folder for --keep."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{keep} exists and is not empty; name a new folder for --keep.")
     with contextlib.ExitStack() as stack:
         stack.enter_context(_stopped_by_signals())
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wardround-demo-")))
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            msg = f"{folder} cannot be made: {error.strerror}."
-            raise ConfigurationMistaken(msg) from None
+            raise ConfigurationMistaken(f"{folder} cannot be made: {error.strerror}.") from None
         stage = Stage(folder, tell)
         stack.callback(stage.stop)
         return _play(stage, sites=sites, keep=keep)
@@ -151,8 +149,7 @@ def _ask_too_much(federation: Client, tell: Tell) -> Document:
     except BudgetExceeded as refusal:
         tell(f"Refused: {refusal.message}")
         return error_document(refusal)
-    msg = "The over-budget question was answered; the demo stops here."
-    raise Refused(msg)
+    raise Refused("The over-budget question was answered; the demo stops here.")
 
 
 @dataclass
@@ -190,8 +187,7 @@ class Stage:
         """One command to its end; its first complaint becomes ours."""
         done = subprocess.run(_command(words), cwd=self.folder, capture_output=True, check=False)  # noqa: S603
         if done.returncode != 0:
-            msg = f"`wardround {' '.join(words)}` failed: {done.stderr.decode(errors='replace').strip()}"
-            raise Refused(msg)
+            raise Refused(f"`wardround {' '.join(words)}` failed: {done.stderr.decode(errors='replace').strip()}")
         return done.stdout
 
     def start(self, *words: str, log: str) -> None:
@@ -214,8 +210,7 @@ class Stage:
             with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1.0):
                 return
             time.sleep(0.05)
-        msg = f"the coordinator did not start; see {self.folder / 'consortium.log'}."
-        raise PeerUnreachable(msg)
+        raise PeerUnreachable(f"the coordinator did not start; see {self.folder / 'consortium.log'}.")
 
     def stop(self) -> None:
         """End every process, kindly first."""

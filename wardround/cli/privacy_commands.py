@@ -91,8 +91,7 @@ def calibrate(
     from wardround.privacy.report.planned_losses import classic_sigma, epsilon_for, plan_noise
 
     if (epsilon is None) == (standard_error is None):
-        msg = "Say either --epsilon or --standard-error, and not both."
-        raise Mistaken(msg)
+        raise Mistaken("Say either --epsilon or --standard-error, and not both.")
     shape = {"rounds": rounds, "queries": queries}
     try:
         if epsilon is None:
@@ -150,18 +149,15 @@ def read_schedule(events: list[str]) -> Schedule:
 def _read_event(text: str) -> tuple[Event, int]:
     kind, *settings = text.split(":")
     if kind not in _KINDS:
-        msg = f"{text!r}: there is no event {kind!r}; {nearest(kind, _KINDS)}"
-        raise Mistaken(msg)
+        raise Mistaken(f"{text!r}: there is no event {kind!r}; {nearest(kind, _KINDS)}")
     required, optional = _KINDS[kind]
     numbers = _read_numbers(text, settings, known=(*required, *optional, "count"))
     missing = [name for name in required if name not in numbers]
     if missing:
-        msg = f"{text!r}: a {kind} event needs {' and '.join(missing)}, as in {_example(kind)}."
-        raise Mistaken(msg)
+        raise Mistaken(f"{text!r}: a {kind} event needs {' and '.join(missing)}, as in {_example(kind)}.")
     count = int(numbers.pop("count", 1.0))
     if count < 1:
-        msg = f"{text!r}: count must be at least 1."
-        raise Mistaken(msg)
+        raise Mistaken(f"{text!r}: count must be at least 1.")
     shift = int(numbers.pop("shift", 1.0))
     try:
         match kind:
@@ -180,8 +176,7 @@ def _read_event(text: str) -> tuple[Event, int]:
             case _:
                 return words.SubsampledGaussian(**numbers), count
     except ValueError as error:
-        msg = f"{text!r}: {error}."
-        raise Mistaken(msg) from None
+        raise Mistaken(f"{text!r}: {error}.") from None
 
 
 def _read_numbers(text: str, settings: list[str], *, known: tuple[str, ...]) -> dict[str, float]:
@@ -189,18 +184,15 @@ def _read_numbers(text: str, settings: list[str], *, known: tuple[str, ...]) -> 
     for setting in settings:
         name, equals, value = setting.partition("=")
         if name not in known:
-            msg = f"{text!r}: unknown key {name!r}; {nearest(name, known)}"
-            raise Mistaken(msg)
+            raise Mistaken(f"{text!r}: unknown key {name!r}; {nearest(name, known)}")
         if name in numbers:
-            msg = f"{text!r}: {name} is said twice."
-            raise Mistaken(msg)
+            raise Mistaken(f"{text!r}: {name} is said twice.")
         try:
             numbers[name] = float(int(value)) if name in _WHOLE else float(value)
         except (ValueError, OverflowError):
             kind = "a whole number" if name in _WHOLE else "a number"
             told = f"{value!r} is not {kind}" if equals else f"say {name}=…"
-            msg = f"{text!r}: {name} must be {kind}; {told}."
-            raise Mistaken(msg) from None
+            raise Mistaken(f"{text!r}: {name} must be {kind}; {told}.") from None
     return numbers
 
 

@@ -54,12 +54,10 @@ def simulate(
 ) -> None:
     """Try a study on your own tables: the same roles, in one process, without sockets."""
     if privacy not in ("site", "sum"):
-        msg = f"--privacy is {privacy!r}; it must be 'site' or 'sum'."
-        raise Mistaken(msg)
+        raise Mistaken(f"--privacy is {privacy!r}; it must be 'site' or 'sum'.")
     runs = 1 if repeat is None else repeat
     if not 1 <= runs <= MOST_REPEATS:
-        msg = f"--repeat is {runs}; it must be from 1 to {MOST_REPEATS}."
-        raise Mistaken(msg)
+        raise Mistaken(f"--repeat is {runs}; it must be from 1 to {MOST_REPEATS}.")
     if (sql is None) == (train is None):
         raise Mistaken('simulate takes either a question, "SELECT …", or --train request.toml.')
     if out is not None and (train is None or runs > 1):
@@ -133,8 +131,7 @@ def demo(
     from wardround.cli.demo import run_demo
 
     if not FEWEST_SITES <= sites <= MOST_SITES:
-        msg = f"--sites is {sites}; a demo needs from {FEWEST_SITES} to {MOST_SITES} hospitals."
-        raise Mistaken(msg)
+        raise Mistaken(f"--sites is {sites}; a demo needs from {FEWEST_SITES} to {MOST_SITES} hospitals.")
     line = note if as_json else say
     document = run_demo(sites=sites, keep=keep, tell=lambda text: line(*text.split("\n")))
     if as_json:

@@ -31,8 +31,7 @@ def init(
     ready = prepare_enrolment(folder, invite, config)
     show(ready.text())
     if sys.stdin.isatty() and not yes and not typer.confirm("Sign this study and enrol?"):
-        msg = "The study was not signed; nothing was enrolled."
-        raise Refused(msg)
+        raise Refused("The study was not signed; nothing was enrolled.")
     enrol(ready)
     say(f"{ready.configuration.name} signed the study and is enrolled; its keys are in {folder}.")
     say(f"Next: wardround site check {folder}, then wardround site serve {folder}")
@@ -136,8 +135,7 @@ def reopen(
 
     names = [each.name for each in open_folder(folder).study().tables]
     if table not in names:
-        msg = f"the study has no table {table!r}; it has {', '.join(names)}."
-        raise Mistaken(msg)
+        raise Mistaken(f"the study has no table {table!r}; it has {', '.join(names)}.")
     with open_ledger(folder) as ledger:
         ledger.tables.reopen(table)
     say(f"{table} is open again; the running agent answers questions about it from now on.")

@@ -61,7 +61,6 @@ class TrainingLines:
             self._tell(progress)
 
     def close(self) -> None:
-        """Say nothing more."""
         if self._timer is not None:
             self._timer.cancel()
 

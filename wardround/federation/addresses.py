@@ -11,15 +11,13 @@ def split_address(address: str) -> tuple[str, int]:
     """Host and port; IPv6 hosts stand in brackets. `ValueError` when it is neither."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
-        msg = "not host:port"
-        raise ValueError(msg)
+        raise ValueError("not host:port")
     if (
         (":" in host) != (host.startswith("[") and host.endswith("]"))
         or any(c.isspace() or c == "/" for c in host)
         or not is_plain(host)
     ):
-        msg = "not host:port"
-        raise ValueError(msg)
+        raise ValueError("not host:port")
     return host.strip("[]"), int(port)
 
 

@@ -58,8 +58,7 @@ def _plain(word: object) -> _Json:
             return word
         case float():
             if not math.isfinite(word):
-                msg = "a canonical word holds finite numbers only"
-                raise ValueError(msg)
+                raise ValueError("a canonical word holds finite numbers only")
             return {"float": (word + 0.0).hex()}
         case tuple() | list():
             # Most of what is written down is texts and numbers, in lists of a thousand names too.
@@ -76,8 +75,7 @@ def _plain(word: object) -> _Json:
         shown = [f for f in dataclasses.fields(word) if not _silent(f, getattr(word, f.name))]
         fields: dict[str, _Json] = {f.name: _plain(getattr(word, f.name)) for f in shown}
         return {"word": name_of(type(word)), "fields": fields}
-    msg = f"a {type(word).__name__} has no canonical form"
-    raise TypeError(msg)
+    raise TypeError(f"a {type(word).__name__} has no canonical form")
 
 
 def _silent(field: dataclasses.Field[object], value: object) -> bool:

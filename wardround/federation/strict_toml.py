@@ -39,8 +39,7 @@ def parse(text: str, *, name: str) -> Section:
     try:
         return Section(name, "", tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        msg = f"{name} is not valid TOML: {error}."
-        raise ConfigurationMistaken(msg) from None
+        raise ConfigurationMistaken(f"{name} is not valid TOML: {error}.") from None
 
 
 def check_plain(text: str, *, name: str, broken: Iterable[str] = ()) -> None:
@@ -186,8 +185,7 @@ class Section:
                 continue
             near = difflib.get_close_matches(key, self._known, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(self._known))}."
-            msg = f"{self.file}: unknown key {self.where(key)!r}; {hint}"
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(f"{self.file}: unknown key {self.where(key)!r}; {hint}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -62,7 +62,6 @@ class DirectAnalystLink:
     analyst: str = ANALYST
 
     def ask(self, request: AskRequest) -> str:
-        """Open the question."""
         return self.coordinator.ask(self.analyst, request)
 
     def watch(self, plan_id: str, *, seen: int, wait_seconds: float) -> Progress | Answer:
@@ -70,7 +69,6 @@ class DirectAnalystLink:
         return self.coordinator.watch(self.analyst, plan_id, seen=seen, wait_seconds=wait_seconds)
 
     def preview(self, request: AskRequest) -> Preview:
-        """A dry run."""
         return self.coordinator.preview(self.analyst, request)
 
     def sites(self) -> tuple[str, ...]:
@@ -78,11 +76,9 @@ class DirectAnalystLink:
         return self.coordinator.sites(self.analyst)
 
     def budget(self) -> BudgetReport:
-        """The study's budget."""
         return self.coordinator.budget(self.analyst)
 
     def study(self) -> Study:
-        """The study."""
         return self.coordinator.study
 
     def close(self) -> None:

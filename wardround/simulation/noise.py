@@ -24,7 +24,6 @@ class ZeroNoise:
         self._generator = np.random.default_rng(0)
 
     def draw(self, law: NoiseLaw, size: int) -> IntVector:
-        """Zeros."""
         del law
         return np.zeros(size, dtype=np.int64)
 

@@ -114,8 +114,7 @@ def _participants(study: Study, *, patients: int | None, sites: int | None) -> M
     named = [site for group in study.groups for site in group.sites]
     number = max(study.min_sites, len(named)) if sites is None else sites
     if number < study.min_sites:
-        msg = f"an answer of this study needs {study.min_sites} sites; say at least so many."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"an answer of this study needs {study.min_sites} sites; say at least so many.")
     names = [*named, *(f"site-{place + 1}" for place in range(number))][:number]
     total = _assumed(study) if patients is None else patients
     share, rest = divmod(total, number)

@@ -84,8 +84,7 @@ def trial_federation(
 def require_trusted_total(study: Study) -> None:
     """One noise on the total is only worked out for patients who are at one site."""
     if study.overlap != 1:
-        msg = "--privacy sum in a simulation needs a study with overlap = 1."
-        raise Mistaken(msg)
+        raise Mistaken("--privacy sum in a simulation needs a study with overlap = 1.")
 
 
 def trial_noise(*, noiseless: bool, trusted_total: bool, first: bool) -> Chance | None:

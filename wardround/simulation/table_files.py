@@ -59,8 +59,7 @@ class Remembering:
 def find_sites(folder: Path, study: Study) -> dict[str, Dataset]:
     """One dataset for each folder that holds at least one of the study's tables."""
     if not folder.is_dir():
-        msg = f"{folder} is not a folder; expected {folder}/<site>/<table>.csv or .parquet."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{folder} is not a folder; expected {folder}/<site>/<table>.csv or .parquet.")
     datasets: dict[str, Dataset] = {}
     for place in sorted(path for path in folder.iterdir() if path.is_dir()):
         tables = {
@@ -75,8 +74,7 @@ def find_sites(folder: Path, study: Study) -> dict[str, Dataset]:
             datasets[place.name] = Remembering(open_dataset(tables, folder=place, key=key))
     if not datasets:
         wanted = ", ".join(f"<site>/{table.name}.csv" for table in study.tables)
-        msg = f"{folder} holds no site's tables; expected {wanted} (or .parquet) inside it."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{folder} holds no site's tables; expected {wanted} (or .parquet) inside it.")
     return datasets
 
 

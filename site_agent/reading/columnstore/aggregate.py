@@ -144,7 +144,6 @@ class _Piecewise:
         self._rows = Joining(part, groups)
 
     def add(self, cell: Vector, levels: list[Vector]) -> None:
-        """The next rows."""
         fresh, first = np.unique(cell[~self._counting[cell]], return_index=True)
         chosen = fresh[np.argsort(first)][: self._left]
         self._left -= chosen.size

@@ -60,15 +60,12 @@ class PreparedFirst:
         self.tables.check(form)
 
     def bounded(self, form: Shape) -> tuple[Bounded, ...]:
-        """See `Dataset.bounded`."""
         return self._answered(form, bounded_totals, Tables.bounded)
 
     def keys(self, form: Shape) -> Mapping[str, int]:
-        """See `Dataset.keys`."""
         return self._answered(form, key_counts, Tables.keys)
 
     def check_step(self, form: StepForm) -> None:
-        """See `Dataset.check_step`."""
         self.tables.check_step(form)
 
     def examples(self, form: StepForm) -> Examples:

@@ -14,7 +14,7 @@ def beyond(node: exp.Expr, known: frozenset[str]) -> str:
 
 
 def both(left: exp.Expr | None, right: exp.Expr) -> exp.Expr:
-    """Both conditions."""
+    """A condition that holds where both do."""
     return right if left is None else exp.And(this=left, expression=right)
 
 

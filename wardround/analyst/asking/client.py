@@ -150,7 +150,6 @@ class Client:
         return BudgetResult(self._link.budget(), self.study)
 
     def close(self) -> None:
-        """Hang up."""
         self._link.close()
 
     def __enter__(self) -> Self:

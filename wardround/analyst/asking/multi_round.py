@@ -47,8 +47,7 @@ class Course(Protocol):
     def asked(self, answers: Sequence[Answer]) -> Asked:
         """The question that the whole course answers."""
 
-    def estimates(self, answers: Sequence[Answer]) -> tuple[Estimate, ...]:
-        """Its estimates."""
+    def estimates(self, answers: Sequence[Answer]) -> tuple[Estimate, ...]: ...
 
     def note(self, answers: Sequence[Answer]) -> str:
         """What a reader must know about how it went; often nothing."""
@@ -63,12 +62,10 @@ class OneRound:
 
     @property
     def rounds(self) -> int:
-        """One."""
         return 1
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """The question itself."""
         return ("the question",)
 
     def question(self, answers: Sequence[Answer]) -> Typed | None:
@@ -76,7 +73,6 @@ class OneRound:
         return None if answers else self.typed
 
     def asked(self, answers: Sequence[Answer]) -> Asked:  # noqa: ARG002
-        """The question."""
         return self.whole
 
     def estimates(self, answers: Sequence[Answer]) -> tuple[Estimate, ...]:
@@ -84,7 +80,6 @@ class OneRound:
         return answers[-1].estimates
 
     def note(self, answers: Sequence[Answer]) -> str:  # noqa: ARG002
-        """Nothing."""
         return ""
 
 
@@ -150,7 +145,6 @@ class Search:
 
     @property
     def rounds(self) -> int:
-        """Ten."""
         return search.ROUNDS
 
     @property
@@ -175,7 +169,6 @@ class Search:
         return type_query(Query(self.whole.query.table, (below,), self.whole.query.cohort), self.study)
 
     def asked(self, answers: Sequence[Answer]) -> Asked:  # noqa: ARG002
-        """The quantile."""
         return self.whole
 
     def estimates(self, answers: Sequence[Answer]) -> tuple[Estimate, ...]:

@@ -119,7 +119,6 @@ class StrategyCombine:
 
     @property
     def title(self) -> str:
-        """The strategy's name."""
         return type(self._fresh).__name__
 
     def __call__(self, weights: Vector, updates: Mapping[str, Vector], examples: Mapping[str, float]) -> Vector:

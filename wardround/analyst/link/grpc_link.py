@@ -55,7 +55,6 @@ class GrpcAnalystLink:
         return self._call(self._calls.sites)
 
     def budget(self) -> BudgetReport:
-        """The study's budget."""
         return self._call(self._calls.budget)
 
     def study(self) -> Study:
@@ -75,7 +74,6 @@ class GrpcAnalystLink:
         return study
 
     def close(self) -> None:
-        """Hang up."""
         self._channel.close()
 
     def _call(self, attempt: Callable[[], _Reply]) -> _Reply:

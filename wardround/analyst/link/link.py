@@ -27,8 +27,6 @@ class AnalystLink(Protocol):
     def budget(self) -> BudgetReport:
         """The study's budget."""
 
-    def study(self) -> Study:
-        """The study."""
+    def study(self) -> Study: ...
 
-    def close(self) -> None:
-        """Hang up."""
+    def close(self) -> None: ...

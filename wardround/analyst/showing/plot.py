@@ -28,8 +28,7 @@ MOST_ROWS = 500
 def check_place(path: Path) -> None:
     """Refuse where no picture can be written; asked before a question is paid for."""
     if path.suffix.lower() != ".svg":
-        msg = f"--plot writes SVG; name a file ending in .svg instead of {path.name!r}."
-        raise Mistaken(msg)
+        raise Mistaken(f"--plot writes SVG; name a file ending in .svg instead of {path.name!r}.")
     if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise _unwritable(path)
 

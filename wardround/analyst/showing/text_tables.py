@@ -77,7 +77,7 @@ def percent(share: float) -> str:
 
 
 def value_text(value: Value) -> str:
-    """A group's value."""
+    """A group's value as it is shown."""
     match value:
         case bool():
             return "true" if value else "false"

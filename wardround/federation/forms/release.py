@@ -102,16 +102,13 @@ def decode_release(payload: bytes) -> Release:
         keys = tuple(header.get("keys", ()))
         values = np.frombuffer(body, dtype="<i8").astype(np.int64)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        msg = "a release does not begin with its header."
-        raise MalformedMessage(msg) from None
+        raise MalformedMessage("a release does not begin with its header.") from None
     if keys and not _listed(keys, values):
-        msg = "the keys of a release are not showable texts in rising order, with one value for each."
-        raise MalformedMessage(msg)
+        raise MalformedMessage("the keys of a release are not showable texts in rising order, with one value for each.")
     release = Release(plan_id, site, date, values, keys)
     day = parse_date(date)
     if day is None or day.isoformat() != date or values.size > MAX_VALUES or release.encode() != payload:
-        msg = "a release does not have its canonical form."
-        raise MalformedMessage(msg)
+        raise MalformedMessage("a release does not have its canonical form.")
     return release
 
 

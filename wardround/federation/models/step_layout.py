@@ -75,12 +75,10 @@ class StepForm:
 
     @property
     def l2_sensitivity_squared(self) -> int:
-        """Of one sum."""
         return LENGTH**2
 
     @property
     def l1_sensitivity(self) -> int:
-        """Of one sum."""
         return LENGTH * (math.isqrt(self.width - 1) + 1)
 
 

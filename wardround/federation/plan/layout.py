@@ -32,8 +32,7 @@ def layout(typed: Typed, study: Study, mechanism: AnyMechanism) -> Shape:
     domains = [domain(grouping, table) for grouping in exact.group_by]
     cells = math.prod(len(keys) for keys in domains)
     if cells > MAX_CELLS:
-        msg = f"GROUP BY would make {cells} groups; at most {MAX_CELLS} are possible."
-        raise QueryMistaken(msg)
+        raise QueryMistaken(f"GROUP BY would make {cells} groups; at most {MAX_CELLS} are possible.")
     keys = tuple(itertools.product(*domains))
     parts = tuple(
         definition.part(found, Frame(exact, table, study.unit, len(keys), mechanism, definition.statistic))
@@ -41,8 +40,9 @@ def layout(typed: Typed, study: Study, mechanism: AnyMechanism) -> Shape:
     )
     form = Shape(exact, table, study.unit, keys, parts)
     if form.dimension > MAX_DIMENSION:
-        msg = f"the answer would hold {form.dimension} numbers; at most {MAX_DIMENSION} are possible; ask for less."
-        raise QueryMistaken(msg)
+        raise QueryMistaken(
+            f"the answer would hold {form.dimension} numbers; at most {MAX_DIMENSION} are possible; ask for less."
+        )
     return form
 
 

@@ -19,10 +19,10 @@ from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.limits import Many, Member, Names, Needed, Nonce, StudyHash, Whole
 from wardround.federation.models.step_layout import LENGTH, StepForm, step_form, width_of
 from wardround.federation.models.training import Scale, StageKind, Step, Training
-from wardround.federation.plan.layout import (layout)
-from wardround.federation.plan.typed import (type_query)
-from wardround.federation.question.query import (MAX_AGGREGATES, Query)
-from wardround.federation.statistics import (own_definition)
+from wardround.federation.plan.layout import layout
+from wardround.federation.plan.typed import type_query
+from wardround.federation.question.query import MAX_AGGREGATES, Query
+from wardround.federation.statistics import own_definition
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import PURE_UNIT, Cost, Fact, total
 from wardround.privacy.budget.facts import AnyFact, AnyMechanism
@@ -165,15 +165,13 @@ def _step_form_of(plan: Plan, study: Study) -> StepForm:
     form = step_form(step, study)
     stage = step.training.stages[step.stage]
     if plan.mechanism is not Mechanism.DISCRETE_GAUSSIAN or plan.scales != (stage.scale,) or plan.threshold:
-        msg = "a step is noised by discrete Gaussian noise, as its training says."
-        raise PlanRefused(msg)
+        raise PlanRefused("a step is noised by discrete Gaussian noise, as its training says.")
     return form
 
 
 def _require_study(plan: Plan, study: Study) -> None:
     if plan.study_hash != study.study_hash:
-        msg = "the plan names a study that this site did not sign."
-        raise PlanRefused(msg)
+        raise PlanRefused("the plan names a study that this site did not sign.")
 
 
 def shape_of(plan: Plan, study: Study) -> Shape:
@@ -184,17 +182,14 @@ def shape_of(plan: Plan, study: Study) -> Shape:
     form = layout(type_query(plan.query, study), study, plan.mechanism)
     # Compared as bytes: 40 and 40.0 are equal numbers but two encodings, and so two plan ids.
     if canonical.encode(form.query) != canonical.encode(plan.query) or len(plan.scales) != len(form.parts):
-        msg = "the plan is not in canonical form."
-        raise PlanRefused(msg)
+        raise PlanRefused("the plan is not in canonical form.")
     definition = own_definition(form.parts[0])
     if (plan.threshold != 0) != definition.selects_keys:
-        msg = "a plan has a threshold exactly where keys are selected."
-        raise PlanRefused(msg)
+        raise PlanRefused("a plan has a threshold exactly where keys are selected.")
     if not isinstance(plan.mechanism, Mechanism) and (
         plan.mechanism is not Choosing.PERMUTE_AND_FLIP or not definition.votes
     ):
-        msg = "a plan chooses by permute-and-flip, and only where a choice is asked for."
-        raise PlanRefused(msg)
+        raise PlanRefused("a plan chooses by permute-and-flip, and only where a choice is asked for.")
     return form
 
 
@@ -215,11 +210,13 @@ def _charge(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:
     except ValueError as error:
         raise PlanRefused(f"the plan's noise is outside what can be accounted: {error}") from None
     if isinstance(form, StepForm) and cost.slack > training_slack(form.step.training, cost, study):
-        msg = "the training takes far more of δ than its share of ε; nothing else could be asked afterwards."
-        raise PlanRefused(msg)
+        raise PlanRefused(
+            "the training takes far more of δ than its share of ε; nothing else could be asked afterwards."
+        )
     if plan.threshold and cost.slack > selection_slack(cost, study):
-        msg = "the plan's threshold is too low: showing a key of one patient takes more δ than the plan's share of ε."
-        raise PlanRefused(msg)
+        raise PlanRefused(
+            "the plan's threshold is too low: showing a key of one patient takes more δ than the plan's share of ε."
+        )
     return charge
 
 

@@ -84,8 +84,9 @@ def exact_training(  # noqa: PLR0913  (what a training fixes)
         training = Training(model, stages, held_out, clip, slack, by_site)
         cost = cost_of(training, inputs)
     except ValueError:
-        msg = f"ε = {epsilon:g} is too small for so many noised sums; ask with a larger ε, or for fewer rounds."
-        raise QueryMistaken(msg) from None
+        raise QueryMistaken(
+            f"ε = {epsilon:g} is too small for so many noised sums; ask with a larger ε, or for fewer rounds."
+        ) from None
     if cost.slack > lane:
         raise QueryMistaken(
             f"δ = {delta:g} is too small for so many numbers; ask with a larger δ, or for fewer rounds."

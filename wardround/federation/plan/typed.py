@@ -34,18 +34,17 @@ def typed(query: Query, study: Study) -> Query:
     """The same query with typed literals, or `QueryMistaken` in one sentence."""
     table = study.table(query.table)
     if not 1 <= len(query.aggregates) <= MAX_AGGREGATES:
-        msg = f"a question asks for 1 to {MAX_AGGREGATES} aggregates; this one asks for {len(query.aggregates)}."
-        raise QueryMistaken(msg)
+        raise QueryMistaken(
+            f"a question asks for 1 to {MAX_AGGREGATES} aggregates; this one asks for {len(query.aggregates)}."
+        )
     aggregates = tuple(typed_aggregate(aggregate, table) for aggregate in query.aggregates)
     if len(set(aggregates)) != len(aggregates):
-        msg = "a question names each aggregate once; remove the repeated one."
-        raise QueryMistaken(msg)
+        raise QueryMistaken("a question names each aggregate once; remove the repeated one.")
     asked = [find(each.statistic) for each in aggregates]
     alone = next((definition for definition in asked if definition.alone), None)
     if alone is not None and (len(aggregates) > 1 or query.group_by):
         word = alone.functions[0].name
-        msg = f"{word} is a question of its own; ask it without other aggregates and without GROUP BY."
-        raise QueryMistaken(msg)
+        raise QueryMistaken(f"{word} is a question of its own; ask it without other aggregates and without GROUP BY.")
     groups = typed_groups(query.group_by, table)
     cohort = None if query.cohort is None else typed_cohort(query.cohort, table)
     return Query(query.table, aggregates, cohort, groups)

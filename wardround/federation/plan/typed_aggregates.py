@@ -80,11 +80,10 @@ def _typed_clips(aggregate: Aggregate, table: Table) -> tuple[Clip, ...]:
             raise QueryMistaken(f"the narrower bounds of {clip.column!r} must be two finite numbers in rising order.")
         lower, upper = exact_number(clip.lower), exact_number(clip.upper)
         if lower < bounds[0] or upper > bounds[1]:
-            msg = (
+            raise QueryMistaken(
                 f"{clip.lower:g} to {clip.upper:g} is wider than the study's bounds {float(bounds[0]):g} to "
                 f"{float(bounds[1]):g} for {clip.column!r}; bounds can be narrowed, never widened."
             )
-            raise QueryMistaken(msg)
         if (upper - lower) * LEVELS < bounds[1] - bounds[0]:
             raise QueryMistaken(f"the narrower bounds of {clip.column!r} are too close together.")
         if (lower, upper) != bounds:
@@ -108,11 +107,10 @@ def _typed_group(grouping: Grouping, table: Table) -> Grouping:
             if column.type is not ColumnType.DATE:
                 raise QueryMistaken(f"{column.name!r} is a {column.type.value} column; months need a date column.")
             if not 1 <= month_range(column)[1] <= MAX_MONTHS:
-                msg = (
+                raise QueryMistaken(
                     f"a series by month needs the first and last day of {column.name!r}, at most {MAX_MONTHS} months "
                     "apart; the consortium must add lower and upper to the study."
                 )
-                raise QueryMistaken(msg)
             return grouping
         case GroupBy.BINS:
             return Grouping(grouping.column, GroupBy.BINS, edges=_typed_edges(grouping, column))

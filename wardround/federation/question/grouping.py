@@ -39,7 +39,7 @@ def month_number(day: datetime.date) -> int:
 
 
 def month_name(number: int) -> str:
-    """`2026-01`."""
+    """A month as `2026-01`."""
     return f"{number // MONTHS_A_YEAR:04d}-{number % MONTHS_A_YEAR + 1:02d}"
 
 

@@ -44,11 +44,9 @@ _WANTED = {
 def typed_cohort(cohort: Expression, table: Table) -> Expression:
     """The cohort in canonical form; `QueryMistaken` when the table does not allow it."""
     if depth(cohort) > MAX_DEPTH or sum(1 for _ in leaves(cohort)) > MAX_TERMS:
-        msg = f"a cohort has at most {MAX_TERMS} terms, nested at most {MAX_DEPTH} deep."
-        raise QueryMistaken(msg)
+        raise QueryMistaken(f"a cohort has at most {MAX_TERMS} terms, nested at most {MAX_DEPTH} deep.")
     if any(len(leaf_values(leaf)) > MAX_VALUES for leaf in leaves(cohort)):
-        msg = f"IN takes at most {MAX_VALUES} values."
-        raise QueryMistaken(msg)
+        raise QueryMistaken(f"IN takes at most {MAX_VALUES} values.")
     return _typed_term(cohort, table)
 
 
@@ -57,20 +55,17 @@ def _typed_term(term: Expression, table: Table) -> Expression:
         case Comparison(name, operator, value):
             column = table.column(name)
             if operator not in _EQUALITY and column.type in (ColumnType.CATEGORY, ColumnType.BOOLEAN):
-                msg = f"{name!r} is a {column.type.value} column and has no order; use =, <> or IN."
-                raise QueryMistaken(msg)
+                raise QueryMistaken(f"{name!r} is a {column.type.value} column and has no order; use =, <> or IN.")
             return Comparison(name, operator, typed_value(value, column))
         case Within(name, values):
             column = table.column(name)
             if not values:
-                msg = f"{name} IN () selects nothing; give at least one value."
-                raise QueryMistaken(msg)
+                raise QueryMistaken(f"{name} IN () selects nothing; give at least one value.")
             return Within(name, tuple(sorted({typed_value(value, column) for value in values}, key=_order)))
         case Between(name, lower, upper):
             column = table.column(name)
             if column.type in (ColumnType.CATEGORY, ColumnType.BOOLEAN):
-                msg = f"{name!r} is a {column.type.value} column and has no order; use IN."
-                raise QueryMistaken(msg)
+                raise QueryMistaken(f"{name!r} is a {column.type.value} column and has no order; use IN.")
             return Between(name, typed_value(lower, column), typed_value(upper, column))
         case IsNull(name):
             table.column(name)
@@ -79,8 +74,7 @@ def _typed_term(term: Expression, table: Table) -> Expression:
             return Not(_typed_term(inner, table))
         case And(terms) | Or(terms):
             if not terms:
-                msg = "AND and OR join at least one term."
-                raise QueryMistaken(msg)
+                raise QueryMistaken("AND and OR join at least one term.")
             return type(term)(tuple(_typed_term(inner, table) for inner in terms))
 
 
@@ -92,8 +86,9 @@ def typed_value(value: Value, column: Column) -> Value:
         case ColumnType.CATEGORY, str():
             if value in column.values or (column.open and 0 < len(value) <= MAX_TEXT):
                 return value
-            msg = f"{column.name!r} has no value {value!r} in the study; {nearest(value, column.values[:50])}"
-            raise QueryMistaken(msg)
+            raise QueryMistaken(
+                f"{column.name!r} has no value {value!r} in the study; {nearest(value, column.values[:50])}"
+            )
         case ColumnType.DATE, str():
             if (day := parse_date(value)) is not None:
                 return day
@@ -103,17 +98,15 @@ def typed_value(value: Value, column: Column) -> Value:
             return _number(value, column)
         case _:
             pass
-    msg = (
+    raise QueryMistaken(
         f"{column.name!r} is compared with {value!r}, but its type is {column.type.value}; give {_WANTED[column.type]}."
     )
-    raise QueryMistaken(msg)
 
 
 def _number(value: float, column: Column) -> int | float:
     # Size first: a whole number of hundreds of digits is no float that could be asked whether it is finite.
     if abs(value) > MAX_INTEGER or not math.isfinite(value):
-        msg = f"{column.name!r} is compared with a number that is not finite or too large."
-        raise QueryMistaken(msg)
+        raise QueryMistaken(f"{column.name!r} is compared with a number that is not finite or too large.")
     if column.type is ColumnType.NUMBER:
         return float(value)
     return int(value) if value == int(value) else float(value)

@@ -128,8 +128,7 @@ class Study:
         for table in self.tables:
             if table.name == name:
                 return table
-        msg = f"unknown table {name!r}; {nearest(name, [t.name for t in self.tables])}"
-        raise QueryMistaken(msg)
+        raise QueryMistaken(f"unknown table {name!r}; {nearest(name, [t.name for t in self.tables])}")
 
     def groups_among(self, sites: Iterable[str]) -> tuple[Group, ...]:
         """Which of `sites` share units, and how many of them one unit may appear at."""

@@ -67,8 +67,7 @@ def _cap(section: Section) -> Cap:
     try:
         return Cap(epsilon=epsilon, delta=delta, pure_epsilon=pure)
     except ValueError as error:
-        msg = f"{section.file}: {section.path}: {error}."
-        raise ConfigurationMistaken(msg) from None
+        raise ConfigurationMistaken(f"{section.file}: {section.path}: {error}.") from None
 
 
 def _groups(sections: tuple[Section, ...]) -> tuple[Group, ...]:
@@ -87,8 +86,7 @@ def _groups(sections: tuple[Section, ...]) -> tuple[Group, ...]:
 def _tables(section: Section, unit: Unit) -> tuple[Table, ...]:
     names = section.names()
     if not names:
-        msg = f"{section.file}: a study needs at least one table, as in [tables.encounters]."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{section.file}: a study needs at least one table, as in [tables.encounters].")
     return tuple(_table(name, section.section(name), unit) for name in names)
 
 
@@ -112,19 +110,22 @@ def _table(name: str, section: Section, unit: Unit) -> Table:
     )
     section.close()
     if unit_key in {column.name for column in table.columns}:
-        msg = f"{section.file}: {section.path}: the unit key {unit_key!r} must not also be a column."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(
+            f"{section.file}: {section.path}: the unit key {unit_key!r} must not also be a column."
+        )
     folded = [column.name.lower() for column in table.columns]
     if len(set(folded)) != len(folded):
-        msg = f"{section.file}: {section.path}: two columns differ only in capitals; engines cannot tell them apart."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(
+            f"{section.file}: {section.path}: two columns differ only in capitals; engines cannot tell them apart."
+        )
     return table
 
 
 def _identifier(section: Section, name: str) -> None:
     if not IDENTIFIER.fullmatch(name):
-        msg = f"{section.file}: {name!r} is not a name; use letters, digits and '_', beginning with a letter."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(
+            f"{section.file}: {name!r} is not a name; use letters, digits and '_', beginning with a letter."
+        )
 
 
 def _column(name: str, section: Section) -> Column:

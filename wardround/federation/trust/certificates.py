@@ -62,8 +62,7 @@ def key_from_pem(pem: bytes, *, name: str) -> ec.EllipticCurvePrivateKey:
     except (ValueError, TypeError):
         key = None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        msg = f"{name} does not hold a P-256 key; restore it from its backup."
-        raise ConfigurationMistaken(msg)
+        raise ConfigurationMistaken(f"{name} does not hold a P-256 key; restore it from its backup.")
     return key
 
 
@@ -90,11 +89,9 @@ def request_key(pem: bytes) -> ec.EllipticCurvePublicKey:
         key = request.public_key()
         sound = request.is_signature_valid
     except (ValueError, TypeError):
-        msg = "a certificate request cannot be read."
-        raise MalformedMessage(msg) from None
+        raise MalformedMessage("a certificate request cannot be read.") from None
     if not sound or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        msg = "a certificate request must be signed by its own P-256 key."
-        raise MalformedMessage(msg)
+        raise MalformedMessage("a certificate request must be signed by its own P-256 key.")
     return key
 
 
@@ -103,8 +100,7 @@ def load_certificate(pem: bytes, *, name: str) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
-        msg = f"{name} does not hold a certificate; restore it from its backup."
-        raise ConfigurationMistaken(msg) from None
+        raise ConfigurationMistaken(f"{name} does not hold a certificate; restore it from its backup.") from None
 
 
 def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -138,5 +134,4 @@ def holder(pem: bytes) -> Holder:
             return Holder(Role(role), name, tls_key_hash(key))
     except (ValueError, x509.ExtensionNotFound):
         pass  # Answered below: every way of not saying who one is gets the same sentence.
-    msg = "the certificate does not say whom it speaks for."
-    raise NotAuthorized(msg)
+    raise NotAuthorized("the certificate does not say whom it speaks for.")

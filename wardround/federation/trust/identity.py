@@ -72,8 +72,9 @@ class Identity:
         except (OSError, ValueError):
             key = None
         if not isinstance(key, Ed25519PrivateKey):
-            msg = f"{path} does not hold an Ed25519 signing key; restore it from the backup of its folder."
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(
+                f"{path} does not hold an Ed25519 signing key; restore it from the backup of its folder."
+            )
         return cls(key)
 
     def save(self, path: Path) -> None:

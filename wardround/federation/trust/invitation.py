@@ -41,8 +41,9 @@ class Invitation:
         """The study the invitation carries, which must have the hash it names."""
         study = parse_study(self.study_text, name="the invitation's study")
         if study.study_hash != self.study_hash:
-            msg = "the invitation's study does not have the hash it names; ask the consortium for a new invitation."
-            raise ConfigurationMistaken(msg)
+            raise ConfigurationMistaken(
+                "the invitation's study does not have the hash it names; ask the consortium for a new invitation."
+            )
         return study
 
 

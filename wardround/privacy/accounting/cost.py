@@ -39,7 +39,6 @@ class Cost:
 
     @classmethod
     def zero(cls) -> Self:
-        """Nothing spent."""
         return cls(mu_squared=0, pure=0, slack=0)
 
     def __add__(self, other: "Cost") -> "Cost":

@@ -37,11 +37,9 @@ class NoiseLaw:
     def __post_init__(self) -> None:
         """Refuse a scale that the wire cannot carry or 64-bit noise cannot hold."""
         if not 0 < self.scale <= LARGEST_SCALE:
-            message = f"a noise scale must be above 0 and at most 2^50 grid steps, not {self.scale}"
-            raise ValueError(message)
+            raise ValueError(f"a noise scale must be above 0 and at most 2^50 grid steps, not {self.scale}")
         if SCALE_UNIT % self.scale.denominator:
-            message = f"a noise scale must be a whole number of 1/1024, not {self.scale}"
-            raise ValueError(message)
+            raise ValueError(f"a noise scale must be a whole number of 1/1024, not {self.scale}")
 
     @property
     def variance(self) -> float:

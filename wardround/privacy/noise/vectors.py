@@ -28,8 +28,7 @@ class Bounded:
         """Refuse what is not a vector of 64-bit integers on a real grid."""
         _require_vector(self.total)
         if self.l1_sensitivity < 0 or self.l2_sensitivity_squared < 0:
-            message = "a sensitivity cannot be negative"
-            raise ValueError(message)
+            raise ValueError("a sensitivity cannot be negative")
         _require_grid(self.grid)
 
 
@@ -48,11 +47,9 @@ class Noised:
 
 def _require_vector(total: IntVector) -> None:
     if total.dtype != np.int64 or total.ndim != 1:
-        message = f"a total must be a vector of int64, not {total.ndim}-dimensional {total.dtype}"
-        raise ValueError(message)
+        raise ValueError(f"a total must be a vector of int64, not {total.ndim}-dimensional {total.dtype}")
 
 
 def _require_grid(grid: Fraction) -> None:
     if grid <= 0:
-        message = "a grid step must be positive"
-        raise ValueError(message)
+        raise ValueError("a grid step must be positive")

@@ -89,8 +89,11 @@ def _sound(reading: Reading, table: str, path: str, kind: str) -> Reading:
     """
     if not reading.fault:
         return reading
-    message = f"A file of the table {table!r} is not sound {kind}, so nothing is asked of the table until it is mended."
-    raise SourceAway(message, private=f"{path}: {reading.fault}", unread=True)
+    raise SourceAway(
+        f"A file of the table {table!r} is not sound {kind}, so nothing is asked of the table until it is mended.",
+        private=f"{path}: {reading.fault}",
+        unread=True,
+    )
 
 
 def _mended(layout: Layout, reading: Reading) -> Layout:

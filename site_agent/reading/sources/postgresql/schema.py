@@ -109,8 +109,7 @@ def check_rank(connection: Connection, layout: Layout, table: Table, rank: str) 
         raise SchemaRefused(f"The rank {rank!r} of the table {table.name!r} is no column of whole numbers.")
     name = _plain_name(layout.query)
     if name is None or not lines(connection, _UNIQUE, (name, sorted((table.unit_key, rank)))):
-        message = f"The table {table.name!r} has no unique index on exactly {table.unit_key!r} and {rank!r}."
-        raise SchemaRefused(message)
+        raise SchemaRefused(f"The table {table.name!r} has no unique index on exactly {table.unit_key!r} and {rank!r}.")
 
 
 def role_can_write(connection: Connection, table: Table, relation: str, declared: Declared) -> bool:

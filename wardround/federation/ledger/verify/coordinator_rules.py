@@ -42,7 +42,6 @@ class CoordinatorRules:
 
     @property
     def cap(self) -> Cap | None:
-        """The study's cap."""
         return self._cap
 
     def read(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:

@@ -51,7 +51,6 @@ class SiteRules:
 
     @property
     def cap(self) -> Cap | None:
-        """The latest cap."""
         return self._cap
 
     def read(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
