@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 
 PAGES = pages()
+WIDTH = 120
 # Folders of one machine, and what was left to be done.
 FORBIDDEN = re.compile(r"/root/|/home/\w|\bTODO\b|\bFIXME\b")
 
@@ -206,3 +210,41 @@ def test_pages_have_no_other_kind_of_block() -> None:
     known = {"toml", "python", "console", "sh", "text", "json", ""}
     odd = [block.place for path in PAGES for block in blocks(path) if block.language not in known]
     assert odd == []
+
+
+# --- Form -------------------------------------------------------------------------------------------------
+
+
+def too_wide(text: str) -> Iterator[tuple[int, str]]:
+    """Lines of prose above 120 characters that could be broken; `tools/wrap-markdown` breaks them."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        fenced ^= line.lstrip().startswith("```")
+        is_prose = not fenced and not line.lstrip().startswith(("|", "#"))
+        if is_prose and len(line) > WIDTH and " " in re.sub(r"`[^`]*`", "", line).strip():
+            yield number, line
+
+
+@pytest.mark.parametrize("path", [*PAGES, *sorted((ROOT / "wardround").rglob("*.md"))], ids=ids)
+def test_prose_is_wrapped(path: Path) -> None:
+    assert list(too_wide(path.read_text("utf-8"))) == []
+
+
+def test_a_long_line_is_found_and_wrapped(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n- " + "one `code span` and - " * 20 + "\n\n| " + "cell | " * 30 + "\n", "utf-8")
+    assert [number for number, _ in too_wide(page.read_text("utf-8"))] == [3]
+    subprocess.run([sys.executable, str(ROOT / "tools" / "wrap-markdown"), str(page)], check=True)
+    lines = page.read_text("utf-8").splitlines()
+    assert list(too_wide("\n".join(lines))) == []
+    assert " ".join(line.strip() for line in lines[2:-2]) == "- " + ("one `code span` and - " * 20).strip()
+    assert not [line for line in lines[3:-2] if line.strip().startswith("- ")]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "adr").glob("0*.md")), ids=ids)
+def test_a_decision_has_a_status_and_a_date(path: Path) -> None:
+    status = path.read_text("utf-8").splitlines()[2]
+    day = r"20\d\d-\d\d-\d\d"
+    assert re.fullmatch(rf"Status: (?:accepted|replaced by \[\d+\]\(\S+\)), {day}(?:; amended, {day})?\.", status), (
+        status
+    )
