@@ -38,7 +38,7 @@ test-large: setup  ## ask every source about a patient with twenty million rows,
 
 # Ten minutes; ARGS="-k part3" or ARGS="-k csv" runs a part.
 test-readers: setup  ## put values that cannot be read at 200 places of every source, and ask whole sites
-	@$(BIN)/pytest -q -s -n $(WORKERS) -m "slow or not slow" tests/readers $(ARGS)
+	@$(BIN)/pytest -q -s -n $(WORKERS) -m "slow or not slow" tests/site_agent/readers $(ARGS)
 
 # A minute and a half; ARGS="-k noise" tries some of them.
 test-mutants: setup  ## break thirty promises, one at a time, and see a test fail for each

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.statistics.cohorts import Aggregate, Statistic
+from tests.federation.statistics.cohorts import Aggregate, Statistic
 
 SITES = 4
 Columns = dict[str, np.ndarray]

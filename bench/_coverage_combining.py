@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from coordinator.combining import combine
 from coordinator.combining.released_answer import combine_releases
-from tests.statistics.cohorts import Aggregate, Experiment, Statistic
+from tests.federation.statistics.cohorts import Aggregate, Experiment, Statistic
 from wardround.analyst.asking import quantile_search as search
 from wardround.analyst.asking.multi_round import round_epsilon
 from wardround.federation.forms.release import Release

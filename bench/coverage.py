@@ -19,7 +19,8 @@ in which this version shows a number: how often the other's interval held the tr
 version's over it. Where the other covered, this version's are to be no wider.
 
 The number by which CHI_SQUARE tests a table estimates nothing and has no interval, nor have a model's metrics; those of
-trained coefficients are tested in tests/learning/test_coefficient_errors.py, since a repeat is a whole training.
+trained coefficients are tested in tests/site_agent/learning/test_coefficient_errors.py, since a repeat is a whole
+training.
 Run with: python bench/coverage.py [--repeats N] [--only TEXT] [--epsilon E ...] [--seed N] [--against PATH] [--json F]
 """
 
@@ -41,7 +42,7 @@ from _coverage_combining import Grouped, Keyed, Searched, Shown
 from _coverage_versions import Versions
 from numpy.typing import NDArray
 
-from tests.statistics.cohorts import Aggregate, Experiment, Statistic
+from tests.federation.statistics.cohorts import Aggregate, Experiment, Statistic
 from wardround.analyst.asking import quantile_search as search
 from wardround.federation.plan.plan import price
 from wardround.privacy.mechanisms.additive import apply

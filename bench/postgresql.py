@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from tests.sources.postgresql_cluster import READER, Cluster, absent, begun
+from tests.site_agent.sources.postgresql_cluster import READER, Cluster, absent, begun
 
 DIAGNOSES = 200
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -119,9 +119,9 @@ STATISTICS_NAMED_ALLOWED = (
     "wardround.analyst.learning.driver",  # who would take part, by a count
 )
 # Whoever reads rows sees what a part adds up, never which statistic asked.
-READERS = ("sources*", "statements*", "prepared*", "bounding", "collapsing", "gathering", "giants", "shares")
+READERS = ("site_agent.reading.*",)
 # Estimates are given a law, a threshold or a fact, never a plan; and what they are made of knows none of them.
-UNKNOWN_TO_STATISTICS = ("plan", "shape", "sharing", "typed_aggregates", "typing_rules", "wording", "task", "ledger")
+UNKNOWN_TO_STATISTICS = ("plan", "ledger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +334,8 @@ def _is_statistic(name: str) -> bool:
 def rooms_of_statistics(module: Module) -> list[str]:
     """Sources know no statistic, statistics know no plan, and forms know no statistic."""
     federation = "wardround.federation"
-    if allowed(module, tuple(f"site_agent.{reader}" for reader in READERS)):
-        unknown = [f"{federation}.statistics", f"{federation}.query.Statistic"]
+    if allowed(module, READERS):
+        unknown = [f"{federation}.statistics", f"{federation}.question.query.Statistic"]
     elif within(module.name, f"{federation}.statistics") or within(module.name, f"{federation}.forms"):
         unknown = [f"{federation}.{name}" for name in UNKNOWN_TO_STATISTICS]
         unknown += [f"{federation}.statistics"] if within(module.name, f"{federation}.forms") else []

@@ -39,7 +39,7 @@ PROGRAMS = {
 }
 # mpmath comes with dp-accounting; the others are compared with where somebody has installed them.
 NOT_DECLARED = {"mpmath", "opacus", "polars", "torch"}
-OURS = {*SHIPPED, "tests", "bench", "docs", *(path.stem for path in (ROOT / "bench").glob("*.py"))}
+OURS = {*SHIPPED, "tests", "bench", "docs", "tools", *(path.stem for path in (ROOT / "bench").glob("*.py"))}
 
 
 def names(requirements: list[str]) -> set[str]:

@@ -91,7 +91,7 @@ TRAINING = """\
 import json, pathlib, sys
 
 from protos.words import STEP
-from tests.training.clinics import SIZES, federation, patients, request, study, write
+from tests.analyst.learning.clinics import SIZES, federation, patients, request, study, write
 from wardround import QueryMistaken, load_model
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.models.training import Step
@@ -131,7 +131,7 @@ print(json.dumps({
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree with one model more."""
     copy = tmp_path_factory.mktemp("tree")
-    for name in (*SHIPPED, "tests/training"):
+    for name in (*SHIPPED, "tests/analyst/learning"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
     (copy / ADDED).write_text(CAUCHIT, encoding="utf-8")

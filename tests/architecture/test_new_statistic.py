@@ -45,7 +45,7 @@ RATE = Definition(
 FEDERATION = "wardround/federation"
 # File, line, and what is written below it.
 LINES = (
-    (f"{FEDERATION}/query.py", '    KEYS = "keys"\n', '    RATE = "rate"\n'),
+    (f"{FEDERATION}/question/query.py", '    KEYS = "keys"\n', '    RATE = "rate"\n'),
     (
         f"{FEDERATION}/statistics/__init__.py",
         "from wardround.federation.statistics.quantile import QUANTILE\n",

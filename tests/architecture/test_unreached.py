@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from tests.architecture.rules import ROOT, SHIPPED, python_files, read
 from tests.docs.pages import pages
 
-# What others call: Python's and notebooks' protocols, gRPC's and Flower's interfaces.
+# What others call: Python's and notebooks' protocols, gRPC's, fsspec's and Flower's interfaces.
 CALLED_BY_OTHERS = {
     "_repr_html_",
     "create_message",
     "get_node_ids",
     "intercept_service",
+    "modified",
     "pull_messages",
     "send_and_receive",
     "set_run",
@@ -28,6 +29,8 @@ EXPECTED = {
     "BUDGET": "a word that the codec keeps by its class",
     "PREVIEW": "the same",
     "STAGE": "the same",
+    "QUERY": "the same",
+    "STEP": "the same",
 }
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.docs.walk import environment
-from tests.sources.conformance.sources import SOURCES
+from tests.site_agent.sources.conformance.sources import SOURCES
 from wardround.federation.question.query import Statistic
 
 PAGE = ROOT / "docs" / "sources.md"
-SUITE = "tests/sources/conformance"
+SUITE = "tests/site_agent/sources/conformance"
 
 
 def cells(text: str) -> dict[str, list[str]]:

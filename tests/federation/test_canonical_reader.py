@@ -14,9 +14,9 @@ from typing import Annotated
 import pytest
 from hypothesis import given, settings
 
+from tests.protos import words
 from tests.recorded.recording import read
 from tests.recorded.spoken import PLANS, TASKS
-from tests.wire import words
 from wardround.federation import canonical
 from wardround.federation.canonical_reader import decode
 from wardround.federation.errors import MalformedMessage

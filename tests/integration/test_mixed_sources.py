@@ -15,7 +15,7 @@ import pytest
 from tests.integration.conftest import Make
 from tests.integration.stage import Federation, is_about
 from tests.integration.terms import COUNTS, LARGER, rows_of
-from tests.sources.postgresql_cluster import absent, cluster
+from tests.site_agent.sources.postgresql_cluster import absent, cluster
 
 TABLE = "mixed_encounters"
 EPSILON = 30.0

@@ -29,7 +29,7 @@ from site_agent.reading.columnstore.clustering import KeyedOrder
 from site_agent.reading.columnstore.read_examples import read_examples
 from site_agent.reading.examples import MOST_ROWS
 from site_agent.reading.sources.postgresql.table import _seed as seed_of_site
-from tests.sources.postgresql_cluster import Cluster
+from tests.site_agent.sources.postgresql_cluster import Cluster
 from wardround.federation.forms.parts import Part, Shape
 from wardround.federation.models.step_layout import StepForm, step_form
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training

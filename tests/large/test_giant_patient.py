@@ -43,7 +43,7 @@ from tests.large.giant_table import (
     step_totals,
     write,
 )
-from tests.sources.postgresql_cluster import Cluster, absent, begun
+from tests.site_agent.sources.postgresql_cluster import Cluster, absent, begun
 
 pytestmark = [pytest.mark.large, pytest.mark.slow]
 

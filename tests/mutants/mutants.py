@@ -22,18 +22,21 @@ def _mutant(old: str, new: str, *tests: str) -> Mutant:
     return Mutant(old, new, tests)
 
 
-PIPELINE, HOSTILE = "tests/roles/test_pipeline.py", "tests/roles/test_hostile_coordinator.py"
+PIPELINE, HOSTILE = (
+    "tests/site_agent/answering/test_pipeline.py",
+    "tests/site_agent/answering/test_hostile_coordinator.py",
+)
 LIMITS, BUDGET, COLLECTION = (
-    "tests/roles/test_policy_limits.py",
-    "tests/coordinator/test_budget.py",
-    "tests/coordinator/test_collection.py",
+    "tests/site_agent/answering/test_policy_limits.py",
+    "tests/coordinator/accounts/test_budget.py",
+    "tests/coordinator/rounds/test_collection.py",
 )
 LOSS, PARALLEL, MECHANISMS = (
-    "tests/privacy/test_loss.py",
-    "tests/privacy/test_parallel.py",
-    "tests/privacy/test_mechanisms.py",
+    "tests/privacy/accounting/test_loss.py",
+    "tests/privacy/budget/test_parallel.py",
+    "tests/privacy/mechanisms/test_mechanisms.py",
 )
-VERIFY, EXACT = "tests/ledger/test_verify_site.py", "tests/sources/test_bounded_exactness.py"
+VERIFY, EXACT = "tests/federation/ledger/test_verify_site.py", "tests/site_agent/sources/test_bounded_exactness.py"
 
 MUTANTS: Mapping[str, Mutant] = {
     # --- a site pays, and asks nobody but itself ---
@@ -75,7 +78,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "        if self.policy.approval is Approval.AUTOMATIC or", "        if True or", PIPELINE
     ),
     "what fails leaves its table open": _mutant(
-        "        self._close(form.table, before)\n", "", "tests/closing/test_failures_close.py"
+        "        self._close(form.table, before)\n", "", "tests/site_agent/closing/test_failures_close.py"
     ),
     # --- noise and norms ---
     "noise is halved": _mutant("_saturated(drawn, LARGEST_NOISE)", "_saturated(drawn // 2, LARGEST_NOISE)", MECHANISMS),
@@ -148,15 +151,15 @@ MUTANTS: Mapping[str, Mutant] = {
     "a model is tried on those it learnt from": _mutant(
         "examples.fold(held_out=stage.kind is StageKind.SCORES)",
         "examples.fold(held_out=False)",
-        "tests/learning/test_step_contributions.py",
-        "tests/learning/test_folds_of_units.py",
-        "tests/training/test_training_driver.py",
+        "tests/site_agent/learning/test_step_contributions.py",
+        "tests/site_agent/learning/test_folds_of_units.py",
+        "tests/analyst/learning/test_training_driver.py",
     ),
     "rows of one patient are several contributions": _mutant(
         "        means /= sizes[several, np.newaxis]\n",
         "",
-        "tests/learning/test_step_contributions.py",
-        "tests/learning/test_whole_vectors.py",
+        "tests/site_agent/learning/test_step_contributions.py",
+        "tests/site_agent/learning/test_whole_vectors.py",
     ),
     # --- screens and the wire ---
     "a site is named twice": _mutant(

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.recorded.recording import Json
-from tests.sources.conformance.sources import SOURCES
-from tests.sources.reference_totals import Row
+from tests.site_agent.sources.conformance.sources import SOURCES
+from tests.site_agent.sources.reference_totals import Row
 from wardround.federation.errors import FederationError
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study

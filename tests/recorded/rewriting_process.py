@@ -19,7 +19,7 @@ from coordinator.serving.serve import served_ledger
 from protos.earlier_folders import stored_task
 from site_agent.serving.folder import open_folder as open_site
 from site_agent.store.ledger import SiteLedger
-from tests.ledger.dying import Dying
+from tests.federation.ledger.dying import Dying
 
 
 def rewritten(folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.recorded.recording import DOCUMENTS, assert_as_recorded, read, same
 from tests.recorded.topics import TOPICS
-from tests.sources.conformance.sources import SOURCES
+from tests.site_agent.sources.conformance.sources import SOURCES
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.recorded import canonical_words, commands, kept_folders, questions, trainings, wire
 from tests.recorded.recording import Document
-from tests.sources.conformance.sources import SOURCES
+from tests.site_agent.sources.conformance.sources import SOURCES
 
 Topic = Callable[[Path], Document]
 

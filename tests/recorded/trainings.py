@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.analyst.learning.clinics import federation, request, seeded, study, write
 from tests.recorded.questions import released
 from tests.recorded.recording import Json
-from tests.training.clinics import federation, request, seeded, study, write
 from wardround.simulation.table_files import find_sites
 
 REQUESTS = {

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from google.protobuf.message import Message
 
+from tests.protos import test_codec_malformed as of_questions
+from tests.protos import test_codec_training as of_trainings
+from tests.protos.conversations import CONVERSATIONS, Conversation
+from tests.protos.putting import put
 from tests.recorded.recording import Json
 from tests.recorded.spoken import SPOKEN
-from tests.wire import test_codec_malformed as of_questions
-from tests.wire import test_codec_training as of_trainings
-from tests.wire.conversations import CONVERSATIONS, Conversation
-from tests.wire.putting import put
 from wardround.federation.errors import MalformedMessage
 
 _DAMAGED = 400

@@ -18,7 +18,7 @@ from site_agent.serving.enrolment import begin, finish, prepare_enrolment
 from site_agent.serving.folder import SiteFolder
 from site_agent.serving.folder_account import open_account
 from site_agent.store.ledger import SiteLedger
-from tests.roles.lone_site import COUNT, STUDY, Rows
+from tests.site_agent.lone_site import COUNT, STUDY, Rows
 from wardround.analyst.sql.read import parse
 from wardround.federation.errors import FederationError
 from wardround.federation.plan.ask_request import AskRequest

@@ -27,7 +27,7 @@ from site_agent.reading.dataset import TableSource
 from site_agent.serving.configuration import parse_site
 from site_agent.serving.enrolment import prepare_enrolment
 from site_agent.serving.open_dataset import check_sources
-from tests.roles.lone_site import STUDY
+from tests.site_agent.lone_site import STUDY
 from wardround.federation.errors import ConfigurationMistaken, MalformedMessage, NotAuthorized
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.question.query import Statistic

@@ -25,7 +25,7 @@ from protos.tls import Presented, serving_credentials
 from protos.words import TASK
 from site_agent.store.ledger import SiteLedger
 from tests.fixtures.ports import HOST, take_port
-from tests.wire.certificates import TestAuthority
+from tests.protos.certificates import TestAuthority
 from wardround.federation.ledger.sqlite_file import Keeping
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan

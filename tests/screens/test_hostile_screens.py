@@ -9,6 +9,7 @@ import pytest
 
 from protos._generated import analyst_service_pb2 as analyst_pb
 from protos._generated import answer_pb2, plan_pb2
+from tests.protos.certificates import TestAuthority
 from tests.screens.hostile_words import (
     FORGED,
     FORGED_LINE,
@@ -24,7 +25,6 @@ from tests.screens.hostile_words import (
     profile_at,
 )
 from tests.screens.terminal import Terminal, terminal
-from tests.wire.certificates import TestAuthority
 from wardround.cli.progress import ProgressLines
 from wardround.federation.plain_text import is_plain
 from wardround.federation.question.answer import Progress, SiteState

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from site_agent.serving.agent import Agent, CoordinatorLink
-from tests.roles.lone_site import STUDY, Rows
+from tests.site_agent.lone_site import STUDY, Rows
 from wardround.federation.errors import (
     DeadlinePassed,
     FederationError,

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.roles.lone_site import LoneSite, Rows
 from tests.simulation.hospitals_on_disk import random_rows, study_text, write_site
+from tests.site_agent.lone_site import LoneSite, Rows
 from wardround.analyst.showing.result import Result
 from wardround.federation.forms.release import decode_release
 from wardround.federation.plan.task import Released

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from site_agent.reading.dataset import Dataset
-from tests.training.clinics import SIZES, request, seeded, study, write
+from tests.analyst.learning.clinics import SIZES, request, seeded, study, write
 from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerBusy, Mistaken, PeerUnreachable
 from wardround.federation.forms.parts import Shape
 from wardround.federation.ledger import chain
@@ -207,7 +207,7 @@ def test_a_site_that_cannot_begin_is_said(tmp_path: Path, tables: dict[str, Data
 PROGRAM = """
 import sys
 from pathlib import Path
-from tests.training.clinics import study
+from tests.analyst.learning.clinics import study
 from wardround.federation.errors import Mistaken
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.table_files import find_sites

@@ -1,0 +1,5 @@
+"""Four clinics to train at, each module with tables and each test with a federation of its own."""
+
+from tests.analyst.learning.trained_at import clinics, datasets
+
+__all__ = ["clinics", "datasets"]

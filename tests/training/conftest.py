@@ -1,5 +1,0 @@
-"""Four clinics to train at, each module with tables and each test with a federation of its own."""
-
-from tests.training.trained_at import clinics, datasets
-
-__all__ = ["clinics", "datasets"]
