@@ -52,7 +52,6 @@ class Ledger:
             yield
 
     def close(self) -> None:
-        """Close every connection."""
         self.database.close()
 
 

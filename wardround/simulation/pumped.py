@@ -95,9 +95,7 @@ class DrivenRounds:
         return None
 
     def fault(self) -> BaseException | None:
-        """Nothing: see `outcome`."""
         return None
 
     def close(self) -> None:
-        """Nothing runs."""
         self._waiting.clear()

@@ -69,7 +69,6 @@ class OneRound:
         return ("the question",)
 
     def question(self, answers: Sequence[Answer]) -> Typed | None:
-        """The question, once."""
         return None if answers else self.typed
 
     def asked(self, answers: Sequence[Answer]) -> Asked:  # noqa: ARG002

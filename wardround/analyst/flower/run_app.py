@@ -41,8 +41,7 @@ class Linked(Protocol):
     """Whoever is linked to a study already: a `Client`."""
 
     @property
-    def study(self) -> Study:
-        """The agreement."""
+    def study(self) -> Study: ...
 
     @property
     def link(self) -> AnalystLink:

@@ -24,8 +24,7 @@ class AnalystLink(Protocol):
     def sites(self) -> tuple[str, ...]:
         """The sites that would be asked now."""
 
-    def budget(self) -> BudgetReport:
-        """The study's budget."""
+    def budget(self) -> BudgetReport: ...
 
     def study(self) -> Study: ...
 

@@ -146,7 +146,6 @@ class Total:
 
     @cached_property
     def labels(self) -> list[Group]:
-        """The groups alone."""
         return [group for group, _ in self.groups]
 
 

@@ -27,7 +27,6 @@ class GaussianFamily:
         return np.zeros_like(score)
 
     def information(self, score: Vector, limit: float) -> Vector:
-        """The same everywhere."""
         del limit
         return np.ones_like(score)
 

@@ -32,11 +32,9 @@ class DuckdbDialect:
         return cast(column, _sql_type(value))
 
     def whole(self, value: exp.Expression) -> exp.Expression:
-        """A cast."""
         return cast(value, "BIGINT")
 
     def double(self, value: exp.Expression) -> exp.Expression:
-        """A cast."""
         return cast(value, "DOUBLE")
 
     def saturated(self, value: exp.Expression) -> exp.Expression:
@@ -48,7 +46,6 @@ class DuckdbDialect:
         return exp.Floor(this=value)
 
     def quotient(self, above: exp.Expression, below: exp.Expression) -> exp.Expression:
-        """By `//`."""
         return paren(exp.IntDiv(this=paren(above), expression=paren(below)))
 
     def wide_quotient(self, above: exp.Expression, below: exp.Expression) -> exp.Expression:

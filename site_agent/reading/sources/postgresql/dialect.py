@@ -72,11 +72,9 @@ class PostgresqlDialect:
         return cast(column, "DOUBLE") if isinstance(value, float) else column
 
     def whole(self, value: exp.Expression) -> exp.Expression:
-        """A cast."""
         return cast(value, "BIGINT")
 
     def double(self, value: exp.Expression) -> exp.Expression:
-        """A cast."""
         return cast(value, "DOUBLE")
 
     def saturated(self, value: exp.Expression) -> exp.Expression:
@@ -109,7 +107,6 @@ class PostgresqlDialect:
         return ref(name)
 
     def month(self, value: exp.Expression) -> exp.Expression:
-        """By PostgreSQL's calendar."""
         year, month = (
             cast(exp.Extract(this=exp.var(part), expression=value.copy()), "BIGINT") for part in ("YEAR", "MONTH")
         )

@@ -45,11 +45,9 @@ class SqliteDialect:
         return cast(column, "DOUBLE") if isinstance(value, float) else column
 
     def whole(self, value: exp.Expression) -> exp.Expression:
-        """A cast."""
         return cast(value, "BIGINT")
 
     def double(self, value: exp.Expression) -> exp.Expression:
-        """A cast."""
         return cast(value, "DOUBLE")
 
     def saturated(self, value: exp.Expression) -> exp.Expression:
