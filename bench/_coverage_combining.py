@@ -23,7 +23,7 @@ from tests.federation.statistics.cohorts import Aggregate, Experiment, Statistic
 from wardround.analyst.asking import quantile_search as search
 from wardround.analyst.asking.multi_round import round_epsilon
 from wardround.federation.forms.release import Release
-from wardround.federation.forms.totals import Noise, NoiseSetting, noise_of
+from wardround.federation.forms.totals import NoiseSetting, TotalNoise, noise_of
 from wardround.federation.question.answer import Estimate
 from wardround.federation.statistics.mean import two_sided
 
@@ -114,7 +114,7 @@ class Searched:
 
     def _interval(self, asked: Experiment, noise: NDArray[np.int64]) -> tuple[float, float]:
         (law,), (part,) = asked.plan.laws(), asked.form.parts
-        carried, shares = noise_of(law, noises=self.sites), list[search.Share]()
+        carried, shares = noise_of(law, noises=self.sites), list[search.ReleasedShare]()
         for above, under in noise.tolist():
             value = search.next_value(0.5, (80.0, 200.0), shares)
             below = int(np.searchsorted(self.values, value + 1e-9, side="right"))
@@ -123,13 +123,13 @@ class Searched:
         return search.found(0.5, (80.0, 200.0), shares).interval
 
 
-def _share(value: float, above: int, under: int, carried: Noise) -> search.Share:
+def _share(value: float, above: int, under: int, carried: TotalNoise) -> search.ReleasedShare:
     found = two_sided(above, under, Fraction(0), Fraction(1), carried)
     if isinstance(found, tuple):
         # As versions gave it that always had a number.
-        return search.Share(value, *found[:2])
+        return search.ReleasedShare(value, *found[:2])
     # As a search takes a round that says nothing.
-    return search.Share(value, getattr(found, "value", 0.5), getattr(found, "error", 0.5))
+    return search.ReleasedShare(value, getattr(found, "value", 0.5), getattr(found, "error", 0.5))
 
 
 def answer_all() -> None:

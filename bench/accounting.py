@@ -20,7 +20,7 @@ from wardround.privacy.accounting.composition import RunningLoss
 from wardround.privacy.accounting.cost import Fact, total
 from wardround.privacy.accounting.events import DiscreteLaplace, Event, Gaussian, Laplace, Schedule, SubsampledGaussian
 from wardround.privacy.budget.filter import Cap, admits
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 DELTA = 1e-6
 # dp-accounting's own default.
@@ -39,7 +39,7 @@ def main() -> None:
 
 def admission(past: int) -> None:
     """One decision: price the question, add it to what was spent, compare."""
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(64 * 1000))
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(64 * 1000))
     fact = Fact(law, 64, 64 * 64, 1)
     spent = total([fact] * past)
     allowance = Cap(30.0, 1e-6).allowance()

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from wardround.federation.forms.totals import NORMAL, Noise
+from wardround.federation.forms.totals import NORMAL, TotalNoise
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.statistics.crosstab import chi_square_tail, independence, p_value
@@ -169,7 +169,7 @@ def tables(runs: int) -> None:
     chances = np.outer([0.4, 0.6], [0.2, 0.5, 0.3])
     print(f"independent columns, 1500 patients, found dependent at 5 % in {runs} tables")
     for title, sites in (("one noise on the total", 1), ("noise at ten sites", 10)):
-        noise = Noise(ONE_COUNT * math.sqrt(sites), NORMAL)
+        noise = TotalNoise(ONE_COUNT * math.sqrt(sites), NORMAL)
         usual = ours = 0
         for run in range(runs):
             table = draw.multinomial(1500, chances.ravel()).reshape(2, 3) + draw.normal(0.0, noise.deviation, (2, 3))

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from wardround.analyst.asking.client import connect
-from wardround.cli.demo import SITE, Stage
+from wardround.cli.demo import SITE, DemoScene
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.simulation.synthetic import STUDY
 
@@ -49,11 +49,11 @@ def main() -> None:
     report(alone, rate, commit)
 
 
-def rich_stage(folder: Path, *, patients: int) -> Stage:
+def rich_stage(folder: Path, *, patients: int) -> DemoScene:
     """The demo's federation with a budget that no benchmark uses up."""
     study = STUDY.replace("epsilon = 3.0", "epsilon = 1000.0").replace("pure_epsilon = 0.5", "pure_epsilon = 0.0")
     site = SITE.replace("epsilon = 3.0", "epsilon = 1000.0")
-    return Stage(folder, lambda text: print(text, file=sys.stderr), study=study, site=site, patients=patients)
+    return DemoScene(folder, lambda text: print(text, file=sys.stderr), study=study, site=site, patients=patients)
 
 
 def latencies(profile: Path, asks: int) -> list[float]:

@@ -32,7 +32,7 @@ from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.mechanisms.additive import apply
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.sampler import SecureNoise
 
 DIAGNOSES = 200
@@ -88,7 +88,7 @@ def bounded(path: Path, name: str, cap: int, *, memory_mebibytes: int = 8192) ->
     noise = SecureNoise()
     for part in source.bounded(form):
         scale = DEVIATIONS * max(math.isqrt(part.l2_sensitivity_squared), 1)
-        apply(part, NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale)), noise)
+        apply(part, NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale)), noise)
     source.close()
 
 

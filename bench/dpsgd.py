@@ -54,7 +54,7 @@ def wardround(patients: int) -> Run:
     )
     from wardround.federation.study.study_file import parse_study  # noqa: PLC0415
     from wardround.privacy.mechanisms.randomness import SecureChance  # noqa: PLC0415
-    from wardround.privacy.noise.distribution import Mechanism, NoiseLaw  # noqa: PLC0415
+    from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution  # noqa: PLC0415
 
     names = tuple(f"x{place}" for place in range(FEATURES))
     columns = "\n".join(f'{name} = {{ type = "number", lower = -4, upper = 4 }}' for name in names)
@@ -71,7 +71,7 @@ def wardround(patients: int) -> Run:
     form = step_form(Step(training, 0, 0, **scale, weights=weights, learning_rate=1.0, batch=float(BATCH)), study)
     inputs, target = population(patients)
     examples = Examples(inputs, target, np.arange(patients + 1), np.zeros(patients, dtype=np.bool_))
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, stage.scale)
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, stage.scale)
     return lambda: _used(take(form, examples, law, SecureChance()))
 
 

@@ -40,8 +40,8 @@ from wardround.analyst.flower.grid import WardroundGrid
 from wardround.analyst.flower.run_app import grid_over
 from wardround.analyst.learning.request import TrainingRequest
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import ModelKind
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.noise.vectors import Bounded
@@ -138,19 +138,19 @@ class Held:
             np.zeros(rows, dtype=np.bool_),
         )
 
-    def check(self, form: Shape) -> None:  # noqa: ARG002
+    def check(self, form: AnswerLayout) -> None:  # noqa: ARG002
         raise SchemaRefused
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:  # noqa: ARG002
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:  # noqa: ARG002
         raise SourceFailed
 
-    def keys(self, form: Shape) -> Mapping[str, int]:  # noqa: ARG002
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:  # noqa: ARG002
         raise SourceFailed
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         """Whatever is asked can be answered."""
 
-    def examples(self, form: StepForm) -> Examples:  # noqa: ARG002
+    def examples(self, form: StepLayout) -> Examples:  # noqa: ARG002
         return self._examples
 
 

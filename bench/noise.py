@@ -15,7 +15,7 @@ import opendp.prelude as dp
 
 from wardround.privacy.noise import alias_table as alias
 from wardround.privacy.noise import discrete as exact
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.keystream import KeyStream
 from wardround.privacy.noise.sampler import SecureNoise
 
@@ -59,7 +59,7 @@ def long_draws(draws: int) -> bool:
     print(f"{'numpy standard_normal (insecure, float64)':<46}{numpy_rate / 1e6:9.1f} M/s")
     goals_met = True
     for sigma in SIGMAS:
-        law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(sigma))
+        law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(sigma))
         alias.gaussian_table.cache_clear()
         build = best_seconds(lambda law=law: alias.gaussian_table(law.scale), repeats=1)  # type: ignore[misc]
         ours = draws / best_seconds(lambda law=law: noise.draw(law, draws))  # type: ignore[misc]
@@ -81,7 +81,7 @@ def exact_and_small_draws() -> None:
     print("\nexact sampler, any scale                          rate     8 values")
     for mechanism in Mechanism:
         for scale in (Fraction(5, 4), Fraction(10), Fraction(1000), Fraction(2**33), Fraction(2**45)):
-            law = NoiseLaw(mechanism, scale)
+            law = NoiseDistribution(mechanism, scale)
             rate = EXACT_DRAWS / best_seconds(lambda law=law: exact.draw(law, EXACT_DRAWS, KeyStream()))  # type: ignore[misc]
             laps = []
             for _ in range(500):

@@ -114,7 +114,7 @@ def bounded(cluster: Cluster, cap: int, *, statistic: str, rank: str | None) -> 
     from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic  # noqa: PLC0415
     from wardround.federation.study.study_file import parse_study  # noqa: PLC0415
     from wardround.privacy.mechanisms.additive import apply  # noqa: PLC0415
-    from wardround.privacy.noise.distribution import Mechanism, NoiseLaw  # noqa: PLC0415
+    from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution  # noqa: PLC0415
     from wardround.privacy.noise.sampler import SecureNoise  # noqa: PLC0415
 
     listed = ", ".join(f'"D{place:03d}"' for place in range(DIAGNOSES))
@@ -134,7 +134,7 @@ def bounded(cluster: Cluster, cap: int, *, statistic: str, rank: str | None) -> 
         noise = SecureNoise()
         source.check(form)
         for part in source.bounded(form):
-            apply(part, NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(64 * 25)), noise)
+            apply(part, NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(64 * 25)), noise)
 
     return ask
 

@@ -34,7 +34,7 @@ from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Qu
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.mechanisms.additive import apply
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.sampler import SecureNoise
 
 DIAGNOSES, BINS, CAP = 200, 100, 4
@@ -158,7 +158,7 @@ class Prepared:
         form = shape(query, self._study, Mechanism.DISCRETE_GAUSSIAN)
         for part in self._dataset.bounded(form):
             scale = DEVIATIONS * max(math.isqrt(part.l2_sensitivity_squared), 1)
-            apply(part, NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale)), self._noise)
+            apply(part, NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale)), self._noise)
 
 
 def answer_alone(folder: Path) -> tuple[float, float]:

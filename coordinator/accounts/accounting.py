@@ -15,10 +15,10 @@ from coordinator.store.rounds import Outcome, Question
 from coordinator.store.submissions import AcceptingTask
 from coordinator.store.trainings import Begun, Due
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PlanRefused, QueryMistaken, TooFewSites
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Charge, Plan, Planned
-from wardround.federation.question.answer import Excess, Loss, Remaining, SiteState
+from wardround.federation.question.answer import Loss, Remaining, Shortfall, SiteState
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.filter import epsilon_remaining, epsilon_spent, fraction_remaining
@@ -35,7 +35,7 @@ class PlannedQuestion:
     """A question with the layout and the price of its plan, so that nobody after the planner finds them out again."""
 
     question: Question
-    planned: Planned[Shape | StepForm]
+    planned: Planned[AnswerLayout | StepLayout]
 
     @property
     def plan(self) -> Plan:
@@ -102,14 +102,14 @@ class Accounting:
                 raise BudgetExceeded(asked=excess.asked, remaining=excess.remaining)
             round_.charge(asked.question, due, at=self._clock.date())
 
-    def excess(self, asked: PlannedQuestion) -> Excess | None:
+    def excess(self, asked: PlannedQuestion) -> Shortfall | None:
         """What the question would be refused with now; nothing is charged."""
         charge = asked.planned.charge
         with self._ledger.one_moment():
             before, begun = self.balances(), self._ledger.trainings.begun(charge)
         return _excess(before, asked.question, _due(asked.plan, charge, self._ledger.study, begun))
 
-    def charged(self, planned: Planned[Shape | StepForm]) -> Cost:
+    def charged(self, planned: Planned[AnswerLayout | StepLayout]) -> Cost:
         """What the plan was charged at each site that was asked, or would be now."""
         plan, charge = planned.plan, planned.charge
         with self._ledger.one_moment():
@@ -173,14 +173,14 @@ def _due(plan: Plan, charge: Charge, study: Study, begun: Begun | None) -> Due:
     return Due(charge.continued(), sites, begun.declined)
 
 
-def _excess(before: Balances, question: Question, due: Due) -> Excess | None:
+def _excess(before: Balances, question: Question, due: Due) -> Shortfall | None:
     if _fits(before, due):
         return None
     left = before.remaining(delta=question.delta)
     if due.charge.block:
         # A training is paid from one lane only; what the other has left does not help it.
         left = before.without_pure().remaining(delta=question.delta)
-    return Excess(question.epsilon, left.epsilon)
+    return Shortfall(question.epsilon, left.epsilon)
 
 
 def _fits(before: Balances, due: Due) -> bool:

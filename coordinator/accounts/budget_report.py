@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from coordinator.accounts.accounting import Balances
 from coordinator.accounts.charge_history import Reserved, Tally, Voided
 from coordinator.store.ledger import Ledger
-from coordinator.store.members import SiteRecord, Standing
+from coordinator.store.members import MemberState, SiteRecord
 from coordinator.store.rounds import ChargeEntry
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger.entry_body import cost_in, decode_body, facts_in, text_in
@@ -24,7 +24,7 @@ from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.filter import epsilon_spent
 from wardround.privacy.budget.parallel import groups_among, over_groups
 from wardround.privacy.report.dearest_patient import dearest_patients
-from wardround.privacy.report.running_accountants import StandingLosses
+from wardround.privacy.report.running_accountants import RunningAccountants
 
 # A picture shows no more; of a longer history every second, fourth, … point is kept, and always the last.
 MOST_POINTS = 256
@@ -57,7 +57,7 @@ class Reporting:
         self._ledger = ledger
         self._guard = threading.Lock()
         self._tally = Tally(ledger.study)
-        self._losses = StandingLosses(ledger.study.cap.delta)
+        self._losses = RunningAccountants(ledger.study.cap.delta)
         self._epsilons: dict[Cost, float] = {}
         self._sequence = 0
         self._figures: _Figures | None = None
@@ -79,7 +79,7 @@ class Reporting:
             remaining=seen.balances.remaining(delta=study.cap.delta),
             accountants=figures.accountants,
             sites=tuple(
-                SiteBudget(site.name, seen.balances.site_spent(site.name), frozen=site.state is Standing.FROZEN)
+                SiteBudget(site.name, seen.balances.site_spent(site.name), frozen=site.state is MemberState.FROZEN)
                 for site in seen.sites
             ),
             events=figures.charges,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.totals import NoiseSetting, Total, noise_of
 from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Estimate
@@ -22,7 +22,9 @@ from wardround.privacy.noise.vectors import IntVector
 _LARGEST = 2**63 - 1
 
 
-def combine(plan: Plan, form: Shape, releases: Sequence[IntVector], *, setting: NoiseSetting) -> tuple[Estimate, ...]:
+def combine(
+    plan: Plan, form: AnswerLayout, releases: Sequence[IntVector], *, setting: NoiseSetting
+) -> tuple[Estimate, ...]:
     """Every estimate of every aggregate and group, from the sites that answered, in the question's order."""
     if not releases or any(values.shape != (form.dimension,) for values in releases):
         raise InvariantBroken(private="a stored release does not have the plan's form")

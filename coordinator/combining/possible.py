@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release
 from wardround.federation.plan.plan import Plan
 from wardround.federation.statistics import own_definition
@@ -24,7 +24,7 @@ from wardround.privacy.noise.vectors import IntVector
 CHANCE = 2.0**-40
 
 
-def impossible(plan: Plan, form: Shape, releases: Sequence[Release]) -> tuple[str, ...]:
+def impossible(plan: Plan, form: AnswerLayout, releases: Sequence[Release]) -> tuple[str, ...]:
     """The sites whose totals no table gives, by name."""
     if not isinstance(plan.mechanism, Mechanism):
         # A vote is one of its candidates, or it was not accepted.
@@ -33,7 +33,7 @@ def impossible(plan: Plan, form: Shape, releases: Sequence[Release]) -> tuple[st
     return tuple(sorted(release.site for release in releases if not _possible(release.values, lowest)))
 
 
-def least_totals(plan: Plan, form: Shape) -> IntVector:
+def least_totals(plan: Plan, form: AnswerLayout) -> IntVector:
     """The least number that an honest site releases in each place, but for a chance of 2⁻⁴⁰ over all of them."""
     chance = CHANCE / max(form.dimension, 1)
     ends = []

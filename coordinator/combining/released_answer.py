@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from coordinator.combining import combine
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.definition import Received
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.plan import Plan, facts_of
@@ -17,7 +17,7 @@ from wardround.privacy.noise.distribution import Mechanism
 
 
 def combine_releases(
-    plan: Plan, form: Shape, releases: Sequence[Release], *, setting: NoiseSetting, patients: Mapping[str, int]
+    plan: Plan, form: AnswerLayout, releases: Sequence[Release], *, setting: NoiseSetting, patients: Mapping[str, int]
 ) -> tuple[Estimate, ...]:
     """Every estimate of the answer; `patients` are the numbers that the sites declared."""
     if isinstance(plan.mechanism, Mechanism) and not plan.threshold:

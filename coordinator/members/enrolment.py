@@ -17,14 +17,14 @@ from coordinator.members.authority import Authority
 from coordinator.members.folder import CoordinatorFolder
 from coordinator.members.roster import Roster, check_name
 from coordinator.store.ledger import Ledger, open_ledger
-from coordinator.store.members import InvitationRecord, Standing
+from coordinator.store.members import InvitationRecord, MemberState
 from wardround.federation.errors import ConfigurationMistaken, NotAuthorized
 from wardround.federation.study.study import delta_fault
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key, request_key, tls_key_hash
 from wardround.federation.trust.enrolment import Enrolment
 from wardround.federation.trust.identity import Purpose
 from wardround.federation.trust.invitation import Invitation
-from wardround.federation.trust.profile import Profile, write_profile
+from wardround.federation.trust.profile import AnalystProfile, write_profile
 
 SECRET_BYTES = 32
 
@@ -51,7 +51,7 @@ def make_invitation(folder: CoordinatorFolder, site: str, *, now: datetime.datet
     with opened(folder) as ledger:
         roster = Roster(ledger)
         standing = {s.name: s.state.value for s in roster.sites()} | {a.name: "an analyst" for a in roster.analysts()}
-        if standing.get(site, Standing.ACTIVE.value) != Standing.ACTIVE.value:
+        if standing.get(site, MemberState.ACTIVE.value) != MemberState.ACTIVE.value:
             raise ConfigurationMistaken(
                 f"{site} is on the roster already and is {standing[site]}; a name is used once."
             )
@@ -83,11 +83,11 @@ def enrol_site(
     _check_invitation(ledger.members.invitation(enrolment.site, secret_hash=secret_hash), enrolment, now)
     roster = Roster(ledger)
     known = next((site for site in roster.sites() if site.name == enrolment.site), None)
-    if known is not None and (known.identity != enrolment.identity or known.state is not Standing.ACTIVE):
+    if known is not None and (known.identity != enrolment.identity or known.state is not MemberState.ACTIVE):
         raise NotAuthorized(
             "the name belongs to a site that enrolled with another signing key, or may not take part any more."
         )
-    declared = {s.name: s.patients for s in roster.sites() if s.state is not Standing.REVOKED}
+    declared = {s.name: s.patients for s in roster.sites() if s.state is not MemberState.REVOKED}
     if (fault := delta_fault(study.cap.delta, declared | {enrolment.site: enrolment.patients})) is not None:
         raise ConfigurationMistaken(f"The site cannot join: {fault}")
     with ledger.members.using_invitation(enrolment.site, secret_hash=secret_hash) as invitation:
@@ -124,7 +124,7 @@ def issue_profile(folder: CoordinatorFolder, name: str, out: Path, *, now: datet
     certificate = authority.issue(key.public_key(), role=Role.ANALYST, name=name, life=expires - now, now=now)
     with opened(folder) as ledger:
         Roster(ledger).add_analyst(name)
-        profile = Profile(
+        profile = AnalystProfile(
             name=name,
             address=folder.address(),
             study=ledger.study.name,

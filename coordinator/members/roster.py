@@ -7,7 +7,7 @@ name is used once: what a name has spent and signed stays with it.
 from __future__ import annotations
 
 from coordinator.store.ledger import Ledger
-from coordinator.store.members import AnalystRecord, ChangingMember, SiteRecord, Standing
+from coordinator.store.members import AnalystRecord, ChangingMember, MemberState, SiteRecord
 from wardround.federation.errors import ConfigurationMistaken, NotAuthorized, SiteFrozen
 from wardround.federation.limits import NAME
 from wardround.federation.trust.identity import PublicIdentity
@@ -30,7 +30,7 @@ class Roster:
             raise ConfigurationMistaken(
                 f"{name} declares {patients} patients; declare a whole number from 0 to {MOST_PATIENTS}."
             )
-        record = SiteRecord(name, identity, patients, dataset, study_signature, Standing.ACTIVE)
+        record = SiteRecord(name, identity, patients, dataset, study_signature, MemberState.ACTIVE)
         with self._ledger.members.changing(name) as member:
             if member.site == record:
                 return record
@@ -41,7 +41,7 @@ class Roster:
     def add_analyst(self, name: str) -> AnalystRecord:
         """Put an analyst on the roster; once there, adding again changes nothing."""
         check_name(name)
-        record = AnalystRecord(name, Standing.ACTIVE)
+        record = AnalystRecord(name, MemberState.ACTIVE)
         with self._ledger.members.changing(name) as member:
             if member.analyst != record:
                 self._refuse_taken(member, "")
@@ -79,7 +79,7 @@ class Roster:
     def admit_analyst(self, name: str) -> AnalystRecord:
         """The analyst, if it may ask now; otherwise `NotAuthorized`."""
         found = self.analyst(name)
-        if found.state is not Standing.ACTIVE:
+        if found.state is not MemberState.ACTIVE:
             raise NotAuthorized
         return found
 
@@ -90,7 +90,7 @@ class Roster:
             if not found:
                 known = sorted({site.name for site in self.sites()} | {analyst.name for analyst in self.analysts()})
                 raise ConfigurationMistaken(f"nobody is called {name!r}; there is {', '.join(known) or 'nobody'}.")
-            if Standing.REVOKED not in {record.state for record in found}:
+            if MemberState.REVOKED not in {record.state for record in found}:
                 member.revoke()
 
     def freeze(self, name: str, reason: str) -> None:
@@ -98,7 +98,7 @@ class Roster:
         with self._ledger.members.changing(name) as member:
             if member.site is None:
                 raise NotAuthorized
-            if member.site.state is Standing.ACTIVE:
+            if member.site.state is MemberState.ACTIVE:
                 member.freeze(reason)
 
     def _refuse_taken(self, member: ChangingMember, key: str) -> None:
@@ -110,11 +110,11 @@ class Roster:
             raise ConfigurationMistaken(f"{member.name} offers a signing key that another site has enrolled with.")
 
 
-def refuse_unless_active(standing: Standing | None) -> None:
+def refuse_unless_active(standing: MemberState | None) -> None:
     """`NotAuthorized` or `SiteFrozen` unless a site of this standing may take part."""
-    if standing is Standing.FROZEN:
+    if standing is MemberState.FROZEN:
         raise SiteFrozen
-    if standing is not Standing.ACTIVE:
+    if standing is not MemberState.ACTIVE:
         raise NotAuthorized
 
 

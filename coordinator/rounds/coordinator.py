@@ -26,13 +26,13 @@ from coordinator.rounds.planning import loss_of, planned_for, step_plan, step_ta
 from coordinator.rounds.round import Round, Rounds, ThreadedRounds, ended_without_answer, unfinished
 from coordinator.rounds.stored_answers import StoredAnswer, decode_answer
 from coordinator.store.ledger import Ledger
-from coordinator.store.members import Standing
+from coordinator.store.members import MemberState
 from coordinator.store.rounds import Question
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PeerUnreachable, TooFewSites
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
-from wardround.federation.models.step_layout import StepForm, step_form
+from wardround.federation.models.step_layout import StepLayout, step_form
 from wardround.federation.models.training import Step
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, PrivacyTarget, planned
@@ -40,12 +40,12 @@ from wardround.federation.plan.task import SignedTask, Submission
 from wardround.federation.question.answer import (
     Answer,
     BudgetReport,
-    Excess,
     ExpectedError,
     Loss,
     Preview,
     PrivacyStatement,
     Progress,
+    Shortfall,
 )
 from wardround.federation.study.study import Study
 from wardround.federation.trust.entry import Entry
@@ -263,7 +263,7 @@ class Coordinator:
         return participants
 
     def _participants(self) -> dict[str, int]:
-        return {site.name: site.patients for site in self.roster.sites() if site.state is Standing.ACTIVE}
+        return {site.name: site.patients for site in self.roster.sites() if site.state is MemberState.ACTIVE}
 
     def _require_within_cap(self, target: PrivacyTarget) -> None:
         if target.epsilon > self.study.cap.epsilon:
@@ -278,7 +278,7 @@ class Coordinator:
             answered = [asked for asked in before if self._answered(asked.plan)]
         return next(iter(answered or before), None)
 
-    def _tried(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, Excess | None]:
+    def _tried(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, Shortfall | None]:
         """The first of the questions that the budget would admit; else the best, and what the last is refused with."""
         excess = None
         for asked in questions:
@@ -297,8 +297,8 @@ class Coordinator:
         self._line.begin(questions[-1])
         return questions[-1]
 
-    def _expected(self, plan: Plan, form: Shape | StepForm) -> tuple[ExpectedError, ...]:
-        return () if isinstance(form, StepForm) else expected_errors(plan, form, self._participants(), self._setting)
+    def _expected(self, plan: Plan, form: AnswerLayout | StepLayout) -> tuple[ExpectedError, ...]:
+        return () if isinstance(form, StepLayout) else expected_errors(plan, form, self._participants(), self._setting)
 
     def _answered(self, plan: Plan) -> bool:
         return self.ledger.answers.exists(plan.plan_id)

@@ -10,8 +10,8 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 
-from wardround.federation.forms.parts import Part, Shape
-from wardround.federation.forms.totals import Noise, NoiseSetting, Total, noise_of
+from wardround.federation.forms.parts import AnswerLayout, Part
+from wardround.federation.forms.totals import NoiseSetting, Total, TotalNoise, noise_of
 from wardround.federation.plan.charge_split import shares
 from wardround.federation.plan.plan import Plan, facts_of
 from wardround.federation.question.answer import ExpectedError
@@ -21,7 +21,7 @@ from wardround.privacy.noise.distribution import Mechanism
 
 
 def expected_errors(
-    plan: Plan, form: Shape, participants: Mapping[str, int], setting: NoiseSetting
+    plan: Plan, form: AnswerLayout, participants: Mapping[str, int], setting: NoiseSetting
 ) -> tuple[ExpectedError, ...]:
     """The standard error of every aggregate when all participants answer, in the question's order.
 
@@ -45,7 +45,7 @@ def expected_errors(
     return tuple(found[aggregate] for aggregate in form.query.aggregates)
 
 
-def _promise(plan: Plan, form: Shape) -> str:
+def _promise(plan: Plan, form: AnswerLayout) -> str:
     """What is said of keys or votes, which are more or less than a noised vector."""
     promise = own_definition(form.parts[0]).promise
     if promise is None or (isinstance(plan.mechanism, Mechanism) and not plan.threshold):
@@ -53,7 +53,9 @@ def _promise(plan: Plan, form: Shape) -> str:
     return promise(facts_of(plan, form)[0], form.parts[0], len(plan.participants))
 
 
-def _errors(form: Shape, part: Part, noise: Noise, *, patients: int) -> Iterator[tuple[Aggregate, float, str]]:
+def _errors(
+    form: AnswerLayout, part: Part, noise: TotalNoise, *, patients: int
+) -> Iterator[tuple[Aggregate, float, str]]:
     owner = own_definition(part)
     if owner.typical is None:
         yield part.aggregates[0], noise.deviation * float(part.grid), owner.of_each
@@ -77,7 +79,7 @@ def _errors(form: Shape, part: Part, noise: Noise, *, patients: int) -> Iterator
             yield aggregate, chosen.standard_error, about
 
 
-def log_size(plan: Plan, form: Shape) -> float:
+def log_size(plan: Plan, form: AnswerLayout) -> float:
     """The logarithm of the product of the parts' errors: the plan with the smaller one is the better answer."""
     return sum(
         math.log(law.variance) / 2 + math.log(part.grid) for part, law in zip(form.parts, plan.laws(), strict=True)

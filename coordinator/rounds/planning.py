@@ -16,8 +16,8 @@ from coordinator.rounds.expected_error import log_size
 from coordinator.rounds.selection_terms import merit, planned_threshold
 from coordinator.store.rounds import Question
 from wardround.federation.errors import PlanRefused, QueryMistaken
-from wardround.federation.forms.parts import Part, Shape
-from wardround.federation.models.step_layout import StepForm, largest_round, step_form
+from wardround.federation.forms.parts import AnswerLayout, Part
+from wardround.federation.models.step_layout import StepLayout, largest_round, step_form
 from wardround.federation.models.training import Step
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.charge_split import shares
@@ -34,7 +34,7 @@ from wardround.privacy.budget.facts import AnyMechanism
 from wardround.privacy.budget.filter import LEAST_DELTA, epsilon_charged
 from wardround.privacy.budget.parallel import in_parallel
 from wardround.privacy.mechanisms.private_selection import Choosing
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 _NONCE = re.compile(r"[0-9a-fA-F]{0,64}")
 
@@ -74,7 +74,7 @@ def plans_for(request: AskRequest, study: Study, participants: Mapping[str, int]
 
 def planned_for(
     request: AskRequest, query: Query, target: PrivacyTarget, study: Study, participants: tuple[str, ...]
-) -> tuple[Planned[Shape], ...]:
+) -> tuple[Planned[AnswerLayout], ...]:
     """The plans that could answer the question, best first.
 
     There is more than one when the study has a budget for each kind of noise: the second is tried when the
@@ -92,7 +92,7 @@ def planned_for(
     return tuple(sorted(plans, key=_expected_badness))
 
 
-def step_plan(request: AskRequest, form: StepForm, study: Study, participants: tuple[str, ...]) -> Plan:
+def step_plan(request: AskRequest, form: StepLayout, study: Study, participants: tuple[str, ...]) -> Plan:
     """The one plan of a step: its training fixed the noise."""
     _require_nonce(request)
     if request.epsilon is not None or request.delta is not None:
@@ -109,7 +109,7 @@ def step_plan(request: AskRequest, form: StepForm, study: Study, participants: t
     return Plan(study.study_hash, step, mechanism, (scale,), participants, request.nonce.lower())
 
 
-def step_target(step: Planned[StepForm], study: Study, participants: Mapping[str, int]) -> PrivacyTarget:
+def step_target(step: Planned[StepLayout], study: Study, participants: Mapping[str, int]) -> PrivacyTarget:
     """What a whole training takes of the study, at the study's δ; `QueryMistaken` where it cannot be paid at all."""
     delta = study.cap.delta
     if delta == 0.0 or study.cap.pure_epsilon >= study.cap.epsilon:
@@ -137,7 +137,7 @@ def _pure_lane(study: Study) -> float:
     return study.cap.epsilon if study.cap.delta == 0.0 else study.cap.pure_epsilon
 
 
-def _expected_badness(found: Planned[Shape]) -> float:
+def _expected_badness(found: Planned[AnswerLayout]) -> float:
     special = merit(found.plan, found.layout)
     return log_size(found.plan, found.layout) if special is None else special
 
@@ -161,7 +161,7 @@ def _planned(
     *,
     participants: tuple[str, ...],
     nonce: str,
-) -> Planned[Shape]:
+) -> Planned[AnswerLayout]:
     form = layout(typed, study, mechanism)
     overlap = study.overlap_among(participants)
     try:
@@ -172,7 +172,7 @@ def _planned(
         threshold = 0
         if own_definition(form.parts[0]).selects_keys and isinstance(mechanism, Mechanism):
             slack = _slack_of(target.delta) // overlap
-            threshold = planned_threshold(NoiseLaw(mechanism, scales[0]), form.parts[0], study, slack=slack)
+            threshold = planned_threshold(NoiseDistribution(mechanism, scales[0]), form.parts[0], study, slack=slack)
         plan = Plan(study.study_hash, form.query, mechanism, scales, participants, nonce, threshold)
         found = planned(plan, form, study)
     except (ValueError, PlanRefused):

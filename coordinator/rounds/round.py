@@ -23,10 +23,10 @@ from coordinator.rounds.stored_answers import StoredAnswer, keep_answer
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question
 from wardround.federation.errors import FederationError, PeerUnreachable, Refused, TooFewSites, Unavailable
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Estimate
 from wardround.federation.study.study import Study
@@ -77,7 +77,7 @@ class Round:
             self._collection.expect_no_more(plan)
         outcome = self._accounting.settle(plan)
         refuse_too_few(outcome, study)
-        estimates, left_out = ((), ()) if isinstance(form, StepForm) else self._estimates(plan, form, outcome)
+        estimates, left_out = ((), ()) if isinstance(form, StepLayout) else self._estimates(plan, form, outcome)
         overlap = study.overlap_among(plan.participants)
         answer = StoredAnswer(
             outcome=outcome.without(left_out),
@@ -92,7 +92,9 @@ class Round:
         keep_answer(self._ledger, plan.plan_id, answer)
         self._dispatch.forget(plan)
 
-    def _estimates(self, plan: Plan, form: Shape, outcome: Outcome) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
+    def _estimates(
+        self, plan: Plan, form: AnswerLayout, outcome: Outcome
+    ) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
         """The estimates, and the sites that are in none of them because no table gives what they sent."""
         study = self._ledger.study
         releases = [decode_release(payload) for payload in self._collection.releases(plan, outcome.answered)]

@@ -8,7 +8,7 @@ import grpc
 
 from coordinator.members.authorization import authorize
 from coordinator.rounds.coordinator import Coordinator
-from coordinator.serving.page_cache import Reading
+from coordinator.serving.page_cache import PagedAnswer
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer
 from protos.pages import write_watched
@@ -26,7 +26,7 @@ class AnalystService(AnalystServiceServicer):
     coordinator: Coordinator
     study_text: str
     room: WaitingRoom
-    reading: Reading = field(default_factory=Reading)
+    reading: PagedAnswer = field(default_factory=PagedAnswer)
 
     def _analyst(self, context: grpc.ServicerContext) -> str:
         return authorize(self.coordinator.ledger, caller_certificate(context), Role.ANALYST)

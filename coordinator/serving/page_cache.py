@@ -15,7 +15,7 @@ from wardround.federation.question.answer import Answer, Progress
 KEPT_BYTES = 256 * PAGE_BYTES
 
 
-class Reading:
+class PagedAnswer:
     """The answer that is being read page by page, and by whom."""
 
     def __init__(self) -> None:

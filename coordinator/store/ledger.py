@@ -20,7 +20,7 @@ from coordinator.store.trainings import TrainingStore
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import cap_body, decode_body, text_in
-from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Keeping, lost
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Durability, lost
 from wardround.federation.study.study import Study
 from wardround.federation.trust.identity import Identity
 
@@ -55,7 +55,7 @@ class Ledger:
         self.database.close()
 
 
-def begin_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Keeping = Keeping.DURABLE) -> Ledger:
+def begin_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Durability = Durability.DURABLE) -> Ledger:
     """The ledger of a new coordinator; only `init` and simulations begin one."""
     database = Database(folder / LEDGER_FILE, schema=SCHEMA, later=LATER, keeping=keeping)
     with database.transaction() as connection:
@@ -66,7 +66,7 @@ def begin_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Kee
     return _own(database, study, identity)
 
 
-def open_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Keeping = Keeping.DURABLE) -> Ledger:
+def open_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Durability = Durability.DURABLE) -> Ledger:
     """The ledger in `folder`; commands beside a serving coordinator open it too.
 
     One that was begun for another study or under another key is `ConfigurationMistaken`: a budget cannot be

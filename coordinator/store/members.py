@@ -21,7 +21,7 @@ from wardround.privacy.accounting.cost import Cost
 _SITES = "SELECT name, key, patients, dataset, study_signature, state FROM sites"
 
 
-class Standing(StrEnum):
+class MemberState(StrEnum):
     """Whether a name may still take part."""
 
     ACTIVE = "active"
@@ -38,7 +38,7 @@ class SiteRecord:
     patients: int
     dataset: str
     study_signature: bytes
-    state: Standing
+    state: MemberState
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class AnalystRecord:
     """Someone who may ask."""
 
     name: str
-    state: Standing
+    state: MemberState
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +131,16 @@ class MemberStore:
             row = connection.execute(f"{_SITES} WHERE name = ?", (name,)).fetchone()
         return None if row is None else _site(row)
 
-    def standing(self, site: str) -> Standing | None:
+    def standing(self, site: str) -> MemberState | None:
         """Whether the site may take part; nothing else about it is read."""
         with self._database.reading() as connection:
             row = connection.execute("SELECT state FROM sites WHERE name = ?", (site,)).fetchone()
-        return None if row is None else Standing(row[0])
+        return None if row is None else MemberState(row[0])
 
     def active(self) -> frozenset[str]:
         """The names of the sites that may take part."""
         with self._database.reading() as connection:
-            rows = connection.execute("SELECT name FROM sites WHERE state = ?", (Standing.ACTIVE.value,))
+            rows = connection.execute("SELECT name FROM sites WHERE state = ?", (MemberState.ACTIVE.value,))
             return frozenset(name for (name,) in rows)
 
     def head(self, site: str) -> Head:
@@ -158,13 +158,13 @@ class MemberStore:
         """Every analyst that was ever added, by name."""
         with self._database.reading() as connection:
             rows = connection.execute("SELECT name, state FROM analysts ORDER BY name").fetchall()
-        return tuple(AnalystRecord(name, Standing(state)) for name, state in rows)
+        return tuple(AnalystRecord(name, MemberState(state)) for name, state in rows)
 
     def analyst(self, name: str) -> AnalystRecord | None:
         """The analyst of this name, if one was ever added."""
         with self._database.reading() as connection:
             row = connection.execute("SELECT state FROM analysts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else AnalystRecord(name, Standing(row[0]))
+        return None if row is None else AnalystRecord(name, MemberState(row[0]))
 
     @contextmanager
     def changing(self, name: str) -> Iterator[ChangingMember]:
@@ -219,4 +219,4 @@ def freeze(connection: sqlite3.Connection, identity: Identity, site: str, reason
 
 def _site(row: tuple[str, str, int, str, bytes, str]) -> SiteRecord:
     name, key, patients, dataset, signature, state = row
-    return SiteRecord(name, PublicIdentity(key), patients, dataset, signature, Standing(state))
+    return SiteRecord(name, PublicIdentity(key), patients, dataset, signature, MemberState(state))

@@ -18,13 +18,13 @@ from coordinator.store.trainings import Begun, Due, TrainingStore
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.entry_body import Body, cost_body, facts_body
-from wardround.federation.ledger.rewriting import Column, Read, rewrite
+from wardround.federation.ledger.rewriting import Read, StoredColumn, rewrite
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.plan.plan import Charge, Plan
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
 
-_PLANS = Column(
+_PLANS = StoredColumn(
     others="SELECT plan_id FROM rounds WHERE substr(plan, 1, 1) <> ?",
     stored="SELECT plan FROM rounds WHERE plan_id = ?",
     replace="UPDATE rounds SET plan = ? WHERE plan_id = ?",

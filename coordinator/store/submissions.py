@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from coordinator.store.members import MemberStore, Standing, freeze
+from coordinator.store.members import MemberState, MemberStore, freeze
 from coordinator.store.rounds import RoundStore
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.release import release_hash
@@ -38,7 +38,7 @@ class AcceptingTask:
 
     plan_id: str
     site: str
-    standing: Standing | None
+    standing: MemberState | None
     opened_after: int | None
     _connection: sqlite3.Connection
     _identity: Identity

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from site_agent.answering.policy import TRAINING, Policy
 from wardround.federation.errors import NotAuthorized, PlanRefused
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan, Planned, form_of, planned
@@ -34,7 +34,7 @@ def authentic(signed: SignedTask, *, site: str, coordinator: PublicIdentity) -> 
     return signed.task
 
 
-def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Planned[Shape | StepForm]:
+def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Planned[AnswerLayout | StepLayout]:
     """The plan with the form of the answer this site will give, and its price, both found out here and only here.
 
     `Refused` or `Mistaken` when it will not.

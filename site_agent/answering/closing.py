@@ -20,8 +20,8 @@ from site_agent.reading.batches import Fingerprinted
 from site_agent.reading.dataset import Dataset, check_form
 from site_agent.store.closed_tables import ClosedTables
 from wardround.federation.errors import FederationError, SchemaRefused, SourceAway
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plain_text import escaped
 from wardround.federation.plan.task import Failed
 from wardround.federation.study.study import Table
@@ -84,7 +84,7 @@ class Closing:
             return ""
         return hmac.new(self.key, b"wardround source\n" + found.text.encode(), hashlib.sha256).hexdigest()
 
-    def failed(self, plan_id: str, form: Shape | StepForm, *, before: str) -> Failed:
+    def failed(self, plan_id: str, form: AnswerLayout | StepLayout, *, before: str) -> Failed:
         """The source failed when rows may have been read; `before` is the state it was in when that began."""
         after = self.state(form.table)
         if after == GONE:
@@ -95,7 +95,7 @@ class Closing:
         self._close(form.table, before)
         return Failed(plan_id)
 
-    def _is_as_agreed(self, form: Shape | StepForm) -> bool:
+    def _is_as_agreed(self, form: AnswerLayout | StepLayout) -> bool:
         """Whether the source is there and has the schema it had when the plan was charged."""
         try:
             check_form(self.dataset, form)

@@ -15,8 +15,8 @@ from site_agent.reading.bounding.tally import tally_width
 from site_agent.reading.examples import MOST_ROWS
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import PlanRefused
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.question.query import Grouping
 from wardround.federation.statistics import own_definition
 from wardround.federation.study.study import Table, Unit
@@ -39,13 +39,13 @@ class Room:
     patients: int | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
 
-    def require(self, form: Shape | StepForm) -> None:
+    def require(self, form: AnswerLayout | StepLayout) -> None:
         """Refuse what could take more than there is.
 
         Raises:
             PlanRefused: one sentence with what was asked and what is allowed.
         """
-        if isinstance(form, StepForm):
+        if isinstance(form, StepLayout):
             asked = row_bytes(len(form.inputs)) * self._training_rows(form) + _NUMBER_BYTES * form.dimension
             self._compare("the training", asked, self.limits.training_bytes, "rows")
             return
@@ -63,14 +63,14 @@ class Room:
                 f"{asked - allowed} too little; {advice}; nothing was charged."
             )
 
-    def _training_rows(self, form: StepForm) -> int:
+    def _training_rows(self, form: StepLayout) -> int:
         """How many rows a training may hold, by what was declared; without a word none."""
         declared = self.rows.get(form.table.name)
         if declared is not None or self.patients is None:
             return declared or 0
         return self.patients * min(form.table.max_rows_per_unit, MOST_ROWS)
 
-    def _keys(self, form: Shape) -> int:
+    def _keys(self, form: AnswerLayout) -> int:
         """How many different keys there may be."""
         found = [self.rows[form.table.name]] if form.table.name in self.rows else []
         if self.patients is not None and form.unit is Unit.PATIENT:
@@ -85,7 +85,7 @@ _ADVICE: Mapping[str, str] = {
 }
 
 
-def question_bytes(form: Shape) -> int:
+def question_bytes(form: AnswerLayout) -> int:
     """What a question takes at most beside rows."""
     sums = max(part.groups * tally_width(part) for part in form.parts)
     words = max(sum(_words(grouping, form.table) for grouping in part.groupings) for part in form.parts)

@@ -31,9 +31,9 @@ from wardround.federation.errors import (
     SiteFrozen,
     SourceAway,
 )
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Charge, Plan, choice, form_of, selection
 from wardround.federation.plan.sql_text import query_text, step_text
 from wardround.federation.plan.task import Failed, Pending, SignedTask, Submission
@@ -96,7 +96,7 @@ class Pipeline:
             return self._refuse(plan, refusal)
         return self._read(plan, form)
 
-    def _read(self, plan: Plan, form: Shape | StepForm) -> Submission:
+    def _read(self, plan: Plan, form: AnswerLayout | StepLayout) -> Submission:
         """The release of a paid plan, kept; or that there is none now, which is all that is ever said."""
         before = self.closing.state(form.table)
         try:
@@ -110,7 +110,7 @@ class Pipeline:
             return self.closing.failed(plan.plan_id, form, before=before)
         return self.ledger.keep(release)
 
-    def _checked(self, plan: Plan, form: Shape | StepForm) -> bool:
+    def _checked(self, plan: Plan, form: AnswerLayout | StepLayout) -> bool:
         """Look at schemas, the last chance to refuse; False where nothing can be seen of the source now."""
         try:
             check_form(self.dataset, form)
@@ -131,9 +131,9 @@ class Pipeline:
             self.shared.void(charge)
             raise
 
-    def _release(self, plan: Plan, form: Shape | StepForm) -> Release:
+    def _release(self, plan: Plan, form: AnswerLayout | StepLayout) -> Release:
         date = self.today().isoformat()
-        if isinstance(form, StepForm):
+        if isinstance(form, StepLayout):
             return Release(plan.plan_id, self.site, date, self._sums(plan, form))
         if plan.threshold:
             fact = selection(plan.laws()[0], form.parts[0], plan.threshold)
@@ -146,14 +146,14 @@ class Pipeline:
         noised = [apply(part, law, self.noise) for part, law in zip(bounded, plan.laws(), strict=True)]
         return Release(plan.plan_id, self.site, date, np.concatenate([part.total for part in noised]))
 
-    def _sums(self, plan: Plan, form: StepForm) -> IntVector:
+    def _sums(self, plan: Plan, form: StepLayout) -> IntVector:
         """The noised sums of one round of a training."""
         # Only here: a site that nobody trains at does not load the mathematics of models.
         from site_agent.learning.training_step import take  # noqa: PLC0415
 
         return take(form, self.dataset.examples(form), plan.laws()[0], self.noise)
 
-    def _approved(self, signed: SignedTask, form: Shape | StepForm, charge: Charge) -> bool:
+    def _approved(self, signed: SignedTask, form: AnswerLayout | StepLayout, charge: Charge) -> bool:
         """Whether a steward, who never sees rows, has said yes; a no is already a kept refusal.
 
         A steward decides on a training as a whole: once it is paid for, its further rounds go on.
@@ -171,9 +171,9 @@ class Pipeline:
         return self.ledger.refuse(plan.plan_id, code)
 
 
-def request_text(plan: Plan, form: Shape | StepForm, epsilon: float) -> str:
+def request_text(plan: Plan, form: AnswerLayout | StepLayout, epsilon: float) -> str:
     """What a steward reads; any text of the question is in it as it was sent, so whoever shows it escapes it."""
-    if isinstance(form, StepForm):
+    if isinstance(form, StepLayout):
         return step_text(form.step, epsilon=epsilon)
     leaving = ""
     if plan.threshold:

@@ -17,7 +17,7 @@ from site_agent.learning.integer_vectors import Vectors
 from wardround.federation.models import definition_of
 from wardround.federation.models.model_definition import SPREADS_OF_TARGET, TargetScale
 from wardround.federation.models.row_arithmetic import over, row_products
-from wardround.federation.models.step_layout import StepForm, is_binary, unpack
+from wardround.federation.models.step_layout import StepLayout, is_binary, unpack
 from wardround.federation.models.training import Input, Matrix, StageKind, Vector
 
 Contribution = Callable[[Matrix, Vector, Vector], Vectors]
@@ -34,7 +34,7 @@ _HALF = 0.5
 
 # It follows from public words alone and keeps nothing of the rows it is called with.
 @lru_cache(maxsize=_REMEMBERED)
-def contribution(form: StepForm) -> Contribution:
+def contribution(form: StepLayout) -> Contribution:
     """How rows become vectors in this step."""
     match form.step.kind:
         case StageKind.MOMENTS:
@@ -103,7 +103,7 @@ def _between_bounds(inputs: tuple[Input, ...]) -> _Scale:
 class _Inputs:
     """z = (1, s)/√(d+1), shortened to length 1 where it is longer."""
 
-    def __init__(self, form: StepForm) -> None:
+    def __init__(self, form: StepLayout) -> None:
         number = len(form.inputs)
         self.width = number + 1
         self.root = math.sqrt(self.width)
@@ -135,7 +135,7 @@ class _Inputs:
 class _Target:
     """A numeric target as t = (y − centre)/(3·spread), cut to [−1, 1]; and errors of it on the same scale."""
 
-    def __init__(self, form: StepForm) -> None:
+    def __init__(self, form: StepLayout) -> None:
         place = len(form.inputs)
         centre, spread = unpack(form.step.centre)[place:], unpack(form.step.spread)[place:]
         self._scale = _scale((form.target,), centre, spread, SPREADS_OF_TARGET)
@@ -161,7 +161,7 @@ class _Target:
 class _Moments:
     """(1, y, y² − ½)/√(1 + 5k/4) over the inputs and a numeric target."""
 
-    def __init__(self, form: StepForm) -> None:
+    def __init__(self, form: StepLayout) -> None:
         numeric = not is_binary(form.step.training.model.kind)
         self._columns = len(form.inputs) + numeric
         self._inputs = _between_bounds(form.inputs)
@@ -186,7 +186,7 @@ class _Moments:
 class _Products:
     """zᵢzⱼ from the diagonal on, those beside it times √2; of (z, t)/√2 for least squares."""
 
-    def __init__(self, form: StepForm) -> None:
+    def __init__(self, form: StepLayout) -> None:
         self._inputs = _Inputs(form)
         self._target = _Target(form) if definition_of(form.step.training.model.kind).least_squares else None
         self._width = form.width
@@ -210,7 +210,7 @@ class _Products:
 class _Gradient:
     """The gradient of the model's loss, not yet clipped."""
 
-    def __init__(self, form: StepForm) -> None:
+    def __init__(self, form: StepLayout) -> None:
         model = form.step.training.model
         self._model, self._hidden, self._high = definition_of(model.kind), model.hidden, form.target.high
         self._inputs = _Inputs(form)
@@ -229,7 +229,7 @@ class _Gradient:
 class _Scores:
     """How predictions and outcomes agree: a cell for each row, or (1, e², t, t²)/2."""
 
-    def __init__(self, form: StepForm) -> None:
+    def __init__(self, form: StepLayout) -> None:
         self._form = form
         self._model, self._hidden = definition_of(form.step.training.model.kind), form.step.training.model.hidden
         self._edges = np.array(form.step.edges)

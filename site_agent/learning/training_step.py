@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from site_agent.learning.contributions import Contribution, contribution, finite
 from site_agent.learning.integer_vectors import Vectors, whole
 from site_agent.reading.examples import Examples, Rows, picked
-from wardround.federation.models.step_layout import StepForm, moved, unpack
+from wardround.federation.models.step_layout import StepLayout, moved, unpack
 from wardround.federation.models.training import Matrix, Stage, StageKind, Vector
 from wardround.privacy.mechanisms.additive import apply
 from wardround.privacy.mechanisms.randomness import Chance
-from wardround.privacy.noise.distribution import NoiseLaw
+from wardround.privacy.noise.distribution import NoiseDistribution
 from wardround.privacy.noise.vectors import Bounded, IntVector
 
 CHUNK = 2**18
@@ -31,7 +31,7 @@ COINS = 2**20
 _FEW_ROWS = 16
 
 
-def take(form: StepForm, examples: Examples, law: NoiseLaw, chance: Chance) -> NDArray[np.int64]:
+def take(form: StepLayout, examples: Examples, law: NoiseDistribution, chance: Chance) -> NDArray[np.int64]:
     """The noised sums of one round, one after another: the whole release."""
     training, stage = form.step.training, form.step.training.stages[form.step.stage]
     rows = examples.fold(held_out=stage.kind is StageKind.SCORES)
@@ -72,10 +72,10 @@ class _DrawnAhead:
     it was drawn; one draw of many costs far less than many draws of few.
     """
 
-    def __init__(self, law: NoiseLaw, size: int, chance: Chance) -> None:
+    def __init__(self, law: NoiseDistribution, size: int, chance: Chance) -> None:
         self._law, self._drawn, self._next = law, chance.draw(law, size), 0
 
-    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+    def draw(self, law: NoiseDistribution, size: int) -> IntVector:
         end = self._next + size
         if law != self._law or end > self._drawn.size:
             raise ValueError("a step asks for more noise, or for another, than its round has")

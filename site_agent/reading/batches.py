@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.plan.layout import whole_table
 from wardround.federation.study.study import Column, ColumnType, Table, Unit
 
@@ -50,7 +50,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Texts:
+class TextCodes:
     """A category as text: the place in `texts`, which are all different, or `ABSENT`."""
 
     values: NDArray[np.int32] = field(repr=False)
@@ -71,7 +71,7 @@ class Days:
     values: NDArray[np.int32] = field(repr=False)
 
 
-Values = Numbers | Integers | Places | Texts | Booleans | Days
+Values = Numbers | Integers | Places | TextCodes | Booleans | Days
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,11 +158,11 @@ def values_of(column: Column, found: Sequence[object]) -> Values:
             return Days(np.array([_day(value) for value in found], dtype=np.int32))
 
 
-def texts_of(found: Iterable[str | None]) -> Texts:
+def texts_of(found: Iterable[str | None]) -> TextCodes:
     """A dictionary of the texts, and each row's place in it."""
     places: dict[str | None, int] = {None: ABSENT}
     values = np.array([places.setdefault(text, len(places) - 1) for text in found], dtype=np.int32)
-    return Texts(values, tuple(text for text in places if text is not None))
+    return TextCodes(values, tuple(text for text in places if text is not None))
 
 
 def _day(value: object) -> int:
@@ -181,6 +181,6 @@ def _objects(keys: Sequence[object]) -> NDArray[np.object_]:
     return found
 
 
-def every_column(table: Table) -> Shape:
+def every_column(table: Table) -> AnswerLayout:
     """The form of a question that touches every column of a table; it is never asked."""
-    return Shape(whole_table(table), table, Unit.PATIENT, ((),), ())
+    return AnswerLayout(whole_table(table), table, Unit.PATIENT, ((),), ())

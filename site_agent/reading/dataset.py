@@ -17,8 +17,8 @@ from site_agent.reading.example_cache import LastExamples
 from site_agent.reading.examples import Examples
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.study.study import Table
 from wardround.privacy.noise.vectors import Bounded
 
@@ -78,7 +78,7 @@ class TableSource:
 class Dataset(Protocol):
     """The tables of one site behind the few questions the pipeline may ask."""
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         """Refuse what can be seen to be impossible without reading a row.
 
         Raises:
@@ -86,7 +86,7 @@ class Dataset(Protocol):
             SourceAway: one sentence; nothing can be seen now, but perhaps later.
         """
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         """The bounded integer totals, one for each part of `form`, in its order.
 
         Raises:
@@ -94,7 +94,7 @@ class Dataset(Protocol):
             SourceAway: always the same words; rows did not decide it.
         """
 
-    def keys(self, form: Shape) -> Mapping[str, int]:
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         """How many units hold each text of the open column of a question for keys, before noise and threshold.
 
         A unit is counted under at most `max_groups` texts, chosen from its own rows.
@@ -103,10 +103,10 @@ class Dataset(Protocol):
             SourceFailed, SourceAway: as above.
         """
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         """As `check`, for a step of a training."""
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         """The complete rows of the step's cohort, unit by unit.
 
         Raises:
@@ -114,9 +114,9 @@ class Dataset(Protocol):
         """
 
 
-def check_form(dataset: Dataset, form: Shape | StepForm) -> None:
+def check_form(dataset: Dataset, form: AnswerLayout | StepLayout) -> None:
     """`Dataset.check`, whether a question or a step of a training is asked."""
-    if isinstance(form, StepForm):
+    if isinstance(form, StepLayout):
         dataset.check_step(form)
     else:
         dataset.check(form)
@@ -143,19 +143,19 @@ class Tables:
     _last: LastExamples = field(default_factory=LastExamples, repr=False, compare=False)
     limits: Limits = field(default_factory=Limits)
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         self._source(form).check(form)
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         return self._alone(form).bounded(form)
 
-    def keys(self, form: Shape) -> Mapping[str, int]:
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         return self._alone(form).keys(form)
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         self._source(form).check_step(form)
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         """See `Dataset.examples`; the rounds of one training read rows once."""
         source = self._source(form)
         return self._last.of(form, source, source.examples)
@@ -165,12 +165,12 @@ class Tables:
         source = self._of(table.name)
         return source.fingerprint(table) if isinstance(source, Fingerprinted) else Fingerprint("", sees_changes=False)
 
-    def _alone(self, form: Shape) -> Dataset:
+    def _alone(self, form: AnswerLayout) -> Dataset:
         """The source of a question, which has the memory nearly to itself."""
         self._last.make_room(self.limits.working_bytes // _KEPT_BESIDE)
         return self._source(form)
 
-    def _source(self, form: Shape | StepForm) -> Dataset:
+    def _source(self, form: AnswerLayout | StepLayout) -> Dataset:
         return self._of(form.table.name)
 
     def _of(self, table: str) -> Dataset:

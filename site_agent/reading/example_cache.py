@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from site_agent.reading.batches import Fingerprint, Preparable
 from site_agent.reading.examples import Examples
 from wardround.federation.errors import FederationError
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.models.step_layout import StepLayout
 
 KEPT_SECONDS = 600.0
 
@@ -33,7 +33,7 @@ class LastExamples:
         self._now_seconds = now_seconds
         self._kept: _Kept | None = None
 
-    def of(self, form: StepForm, source: object, read: Callable[[StepForm], Examples]) -> Examples:
+    def of(self, form: StepLayout, source: object, read: Callable[[StepLayout], Examples]) -> Examples:
         """What `read` gives, or gave for the same training and the same state of its source."""
         asked, state, now = _asked(form), _state(form, source), self._now_seconds()
         kept = self._kept
@@ -60,12 +60,12 @@ class LastExamples:
         return kept.asked == asked and kept.state == state and fresh
 
 
-def _asked(form: StepForm) -> object:
+def _asked(form: StepLayout) -> object:
     model = form.step.training.model
     return form.table, form.unit, form.inputs, form.target, model.cohort, form.step.training.held_out
 
 
-def _state(form: StepForm, source: object) -> Fingerprint | None:
+def _state(form: StepLayout, source: object) -> Fingerprint | None:
     """The state of the source, looked at before it is read; None where it cannot be told."""
     if not isinstance(source, Preparable):
         return None

@@ -43,7 +43,7 @@ CLOCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """One thing that works or does not."""
 
     subject: str
@@ -55,16 +55,16 @@ class Finding:
         return {"subject": self.subject, "ok": self.ok, "text": self.text}
 
 
-def check_site(path: Path, *, report: Report = lambda _: None) -> list[Finding]:
+def check_site(path: Path, *, report: Report = lambda _: None) -> list[CheckFinding]:
     """Everything that can be said about the site in this folder; `report` hears what takes longer than a moment."""
     folder = open_folder(path)
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     try:
         configuration, study = folder.configuration(), folder.study()
     except FederationError as error:
-        return [Finding("configuration", ok=False, text=error.message)]
-    found.append(Finding("configuration", ok=True, text=f"{configuration.name} in study {study.name}"))
-    found.append(Finding("policy", ok=True, text=f"at most ε = {configuration.policy.text()}"))
+        return [CheckFinding("configuration", ok=False, text=error.message)]
+    found.append(CheckFinding("configuration", ok=True, text=f"{configuration.name} in study {study.name}"))
+    found.append(CheckFinding("policy", ok=True, text=f"at most ε = {configuration.policy.text()}"))
     found.append(_memory(configuration))
     found.extend(_permissions(folder, configuration))
     found.append(_guarded("ledger", lambda: _ledger(folder, configuration)))
@@ -77,20 +77,20 @@ def check_site(path: Path, *, report: Report = lambda _: None) -> list[Finding]:
     return found
 
 
-def _guarded(subject: str, find: Callable[[], Finding]) -> Finding:
+def _guarded(subject: str, find: Callable[[], CheckFinding]) -> CheckFinding:
     try:
         return find()
     except FederationError as error:
-        return Finding(subject, ok=False, text=error.message)
+        return CheckFinding(subject, ok=False, text=error.message)
 
 
-def _memory(configuration: SiteConfiguration) -> Finding:
+def _memory(configuration: SiteConfiguration) -> CheckFinding:
     stated, there = configuration.limits.memory_mebibytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     text, ok = f"one question takes up to {stated} MiB of this machine's {there // 2**20}", stated * 2**20 <= there
-    return Finding("memory", ok=ok, text=text if ok else f"{text}; state less as memory_mebibytes in site.toml")
+    return CheckFinding("memory", ok=ok, text=text if ok else f"{text}; state less as memory_mebibytes in site.toml")
 
 
-def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Finding]:
+def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[CheckFinding]:
     owner = folder.path.stat().st_uid
     faults = list(exposed(_secrets(SiteFolder(folder.path.resolve()), configuration), owner=owner))
     if owner != os.geteuid():
@@ -101,9 +101,9 @@ def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterat
     if configuration.account is not None and replaceable(beside := account_path(folder, configuration.account).parent):
         faults.append(f"others could replace the shared account; run: chmod go-w {quote(str(beside))}")
     for fault in faults:
-        yield Finding("permissions", ok=False, text=fault)
+        yield CheckFinding("permissions", ok=False, text=fault)
     if not faults:
-        yield Finding("permissions", ok=True, text="keys, ledger and snapshots are this user's alone")
+        yield CheckFinding("permissions", ok=True, text="keys, ledger and snapshots are this user's alone")
 
 
 def _secrets(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Path]:
@@ -118,61 +118,63 @@ def _secrets(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[P
         yield from (Path(f"{database}{end}") for end in ("", "-journal", "-wal", "-shm"))
 
 
-def _ledger(folder: SiteFolder, configuration: SiteConfiguration) -> Finding:
+def _ledger(folder: SiteFolder, configuration: SiteConfiguration) -> CheckFinding:
     with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
         reason, spent, head = ledger.frozen(), ledger.spent(), ledger.head()
     if reason is not None:
-        return Finding("ledger", ok=False, text=f"frozen: {reason}")
+        return CheckFinding("ledger", ok=False, text=f"frozen: {reason}")
     # Of the cap in site.toml, which comes into force with the next start.
     ok, text = spending(spent, configuration.policy.cap)
-    return Finding("ledger", ok=ok, text=f"{head.sequence} entries; {text}")
+    return CheckFinding("ledger", ok=ok, text=f"{head.sequence} entries; {text}")
 
 
-def _account(folder: SiteFolder, configuration: SiteConfiguration, name: str, study: Study) -> Finding:
+def _account(folder: SiteFolder, configuration: SiteConfiguration, name: str, study: Study) -> CheckFinding:
     with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
         ok, text = account_standing(folder, configuration, name, study, ledger)
-    return Finding("account", ok=ok, text=text)
+    return CheckFinding("account", ok=ok, text=text)
 
 
-def _certificate(folder: SiteFolder) -> Finding:
+def _certificate(folder: SiteFolder) -> CheckFinding:
     file = folder.tls / "certificate.pem"
     begins, ends = validity(load_certificate(read_text(file).encode(), name=str(file)))
     now = datetime.datetime.now(datetime.UTC)
     if now >= ends:
         text = f"expired on {ends:%Y-%m-%d %H:%M} UTC and cannot be renewed any more; see docs/deploy.md"
-        return Finding("certificate", ok=False, text=text)
+        return CheckFinding("certificate", ok=False, text=text)
     if now < begins:
-        return Finding("certificate", ok=False, text="not valid yet; this machine's clock is behind")
-    return Finding("certificate", ok=True, text=f"valid until {ends:%Y-%m-%d %H:%M} UTC; the running agent renews it")
+        return CheckFinding("certificate", ok=False, text="not valid yet; this machine's clock is behind")
+    return CheckFinding(
+        "certificate", ok=True, text=f"valid until {ends:%Y-%m-%d %H:%M} UTC; the running agent renews it"
+    )
 
 
-def _network(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Finding]:
+def _network(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[CheckFinding]:
     address = folder.coordinator().address
     if configuration.proxy is not None:
         yield _guarded("proxy", lambda: _proxy(configuration.proxy or ""))
-        yield Finding("address", ok=True, text=f"{address}, to be dialled by the proxy")
+        yield CheckFinding("address", ok=True, text=f"{address}, to be dialled by the proxy")
         return
-    yield Finding("proxy", ok=True, text="none configured")
+    yield CheckFinding("proxy", ok=True, text="none configured")
     yield _reach("address", address)
 
 
-def _proxy(proxy: str) -> Finding:
+def _proxy(proxy: str) -> CheckFinding:
     parts = urlsplit(proxy_uri(proxy))
     return _reach("proxy", f"{parts.hostname}:{parts.port}")
 
 
-def _reach(subject: str, address: str) -> Finding:
+def _reach(subject: str, address: str) -> CheckFinding:
     try:
         with socket.create_connection(split_address(address), timeout=CONNECT_SECONDS):
-            return Finding(subject, ok=True, text=f"{address} accepts connections")
+            return CheckFinding(subject, ok=True, text=f"{address} accepts connections")
     except socket.gaierror:
-        return Finding(subject, ok=False, text=f"{address} cannot be resolved; check the name and DNS")
+        return CheckFinding(subject, ok=False, text=f"{address} cannot be resolved; check the name and DNS")
     except OSError:
         text = f"{address} does not accept connections; check the firewall and that the coordinator serves"
-        return Finding(subject, ok=False, text=text)
+        return CheckFinding(subject, ok=False, text=text)
 
 
-def _coordinator(folder: SiteFolder, study: Study) -> Iterator[Finding]:
+def _coordinator(folder: SiteFolder, study: Study) -> Iterator[CheckFinding]:
     try:
         link = GrpcLink(folder)
         try:
@@ -180,44 +182,48 @@ def _coordinator(folder: SiteFolder, study: Study) -> Iterator[Finding]:
         finally:
             link.close()
     except FederationError as error:
-        yield Finding("coordinator", ok=False, text=error.message)
+        yield CheckFinding("coordinator", ok=False, text=error.message)
         return
-    yield Finding("coordinator", ok=True, text=f"knows this site as {greeting.site}")
+    yield CheckFinding("coordinator", ok=True, text=f"knows this site as {greeting.site}")
     same = greeting.study_hash == study.study_hash
-    yield Finding("study", ok=same, text="is the one this site signed" if same else "is not the one this site signed")
+    yield CheckFinding(
+        "study", ok=same, text="is the one this site signed" if same else "is not the one this site signed"
+    )
     here = datetime.datetime.now(datetime.UTC).timestamp()
     skew = abs(here - greeting.unix_milliseconds / 1000)
-    yield Finding("clock", ok=skew < CLOCK_SECONDS, text=f"differs from the coordinator's by {skew:.0f} s")
+    yield CheckFinding("clock", ok=skew < CLOCK_SECONDS, text=f"differs from the coordinator's by {skew:.0f} s")
 
 
-def _tables(folder: SiteFolder, configuration: SiteConfiguration, study: Study, report: Report) -> Iterator[Finding]:
+def _tables(
+    folder: SiteFolder, configuration: SiteConfiguration, study: Study, report: Report
+) -> Iterator[CheckFinding]:
     try:
         dataset = site_dataset(folder, configuration, study)
     except FederationError as error:
-        yield Finding("tables", ok=False, text=error.message)
+        yield CheckFinding("tables", ok=False, text=error.message)
         return
     for table in study.tables:
         subject = f"table {table.name}"
         if table.name not in configuration.tables:
             text = f"is not in site.toml; add [tables.{table.name}] to answer questions about it"
-            yield Finding(subject, ok=False, text=text)
+            yield CheckFinding(subject, ok=False, text=text)
             continue
         if kind_of(configuration.tables[table.name].source) in FORMATS:
             report(f"reading the files of {table.name} once, to see that they are sound")
         try:
             dataset.check(shape(whole_table(table), study, Mechanism.DISCRETE_GAUSSIAN))
-            yield Finding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
+            yield CheckFinding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
             yield from _role(configuration.tables[table.name], table)
         except SourceAway as away:
-            yield Finding(subject, ok=False, text=f"{away.message} {away.private}".strip())
+            yield CheckFinding(subject, ok=False, text=f"{away.message} {away.private}".strip())
         except FederationError as error:
             where = _place(table.name, configuration.tables[table.name], folder)
-            yield Finding(subject, ok=False, text=f"{error.message}{where}")
+            yield CheckFinding(subject, ok=False, text=f"{error.message}{where}")
         yield from _prepared(folder, dataset, table)
     yield from _closed(folder)
 
 
-def _closed(folder: SiteFolder) -> Iterator[Finding]:
+def _closed(folder: SiteFolder) -> Iterator[CheckFinding]:
     """Nothing where every table is open."""
     try:
         ledger = SiteLedger(folder.ledger, identity=folder.identity())
@@ -233,7 +239,7 @@ def _closed(folder: SiteFolder) -> Iterator[Finding]:
             f"since {closed.date}: a question could not read it to the end, so it answers none; mend its source, then"
             f" run: wardround site reopen {folder.path} {closed.table}"
         )
-        yield Finding(f"closed {closed.table}", ok=False, text=text)
+        yield CheckFinding(f"closed {closed.table}", ok=False, text=text)
 
 
 def _place(table: str, source: TableSource, folder: SiteFolder) -> str:
@@ -243,22 +249,22 @@ def _place(table: str, source: TableSource, folder: SiteFolder) -> str:
     return f" In site.toml: {os.path.normpath(source_path(table, source, folder.path))}"
 
 
-def _role(source: TableSource, table: Table) -> Iterator[Finding]:
+def _role(source: TableSource, table: Table) -> Iterator[CheckFinding]:
     """A role that could write is more than a site needs; only PostgreSQL has roles."""
     if kind_of(source.source) == "postgresql":
         from site_agent.reading.sources.postgresql.table import can_write  # noqa: PLC0415
 
         if can_write(table, source):
             text = "could also write to it; give the site a role that can only read"
-            yield Finding(f"role {table.name}", ok=False, text=text)
+            yield CheckFinding(f"role {table.name}", ok=False, text=text)
 
 
-def _prepared(folder: SiteFolder, dataset: PreparedFirst, table: Table) -> Iterator[Finding]:
+def _prepared(folder: SiteFolder, dataset: PreparedFirst, table: Table) -> Iterator[CheckFinding]:
     """Nothing where a table was never prepared: that is no fault."""
     standing = dataset.standing(table)
     subject = f"snapshot {table.name}"
     if standing.fault is not None:
         text = f"is not used: {standing.fault}; run: wardround site prepare {folder.path}"
-        yield Finding(subject, ok=False, text=text)
+        yield CheckFinding(subject, ok=False, text=text)
     elif standing.exists:
-        yield Finding(subject, ok=True, text="shows the source as it is; questions are answered from it")
+        yield CheckFinding(subject, ok=True, text="shows the source as it is; questions are answered from it")

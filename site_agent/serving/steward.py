@@ -29,7 +29,7 @@ _PLAN = re.compile(r"[0-9a-f]{8,64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class PlanOnHold:
     """A request, what it asks and what a yes costs; no price where the plan cannot be answered any more."""
 
     request: Request
@@ -58,7 +58,7 @@ class Asking:
         }
 
 
-def askings(path: Path) -> list[Asking]:
+def askings(path: Path) -> list[PlanOnHold]:
     """Every plan that ever asked for approval at the site in this folder, oldest first."""
     folder = open_folder(path)
     study, policy = folder.study(), folder.configuration().policy
@@ -84,12 +84,12 @@ def named(requests: Sequence[Request], beginning: str, *, see: str) -> str:
     return meant[0]
 
 
-def _asking(request: Request, study: Study, policy: Policy) -> Asking:
+def _asking(request: Request, study: Study, policy: Policy) -> PlanOnHold:
     try:
         plan = request.signed().task.plan
         found = planned(plan, form_of(plan, study), study)
         epsilon = epsilon_charged(found.charge.cost, delta=policy.cap.delta)
-        return Asking(request, epsilon, request_text(plan, found.layout, epsilon))
+        return PlanOnHold(request, epsilon, request_text(plan, found.layout, epsilon))
     except FederationError as error:
         # What an older version admitted and this one would not: it is listed, and a yes would end in a refusal.
-        return Asking(request, None, f"cannot be answered any more: {error.message}")
+        return PlanOnHold(request, None, f"cannot be answered any more: {error.message}")

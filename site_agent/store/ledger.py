@@ -35,7 +35,7 @@ from wardround.federation.forms.release import Release
 from wardround.federation.ledger import accounts, chain, site_tables
 from wardround.federation.ledger.entry_body import cap_body, cap_in, decode_body, text_in
 from wardround.federation.ledger.rewriting import Read, rewrite
-from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Keeping, lost
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Durability, lost
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Declined, Released, SignedTask
 from wardround.federation.trust.entry import Entry, Head
@@ -57,7 +57,7 @@ class SiteLedger:
         place: Path,
         *,
         identity: Identity,
-        keeping: Keeping = Keeping.DURABLE,
+        keeping: Durability = Durability.DURABLE,
         today: Callable[[], datetime.date] = utc_today,
         database: Database | None = None,
     ) -> None:
@@ -89,7 +89,7 @@ class SiteLedger:
         study_hash: str,
         dataset: str,
         coordinator_key: str,
-        keeping: Keeping = Keeping.DURABLE,
+        keeping: Durability = Durability.DURABLE,
         today: Callable[[], datetime.date] = utc_today,
     ) -> SiteLedger:
         """Begin a ledger with its `opened` entry; repeating an init that was cut short does no harm."""

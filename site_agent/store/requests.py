@@ -12,13 +12,13 @@ from enum import StrEnum
 from wardround.federation import canonical
 from wardround.federation.canonical_reader import decode
 from wardround.federation.errors import Mistaken
-from wardround.federation.ledger.rewriting import Column
+from wardround.federation.ledger.rewriting import StoredColumn
 from wardround.federation.plan.task import SignedTask
 
 DENIED = "ApprovalDenied"
 """The code of the refusal that a steward's `deny` becomes."""
 
-TASKS = Column(
+TASKS = StoredColumn(
     others="SELECT plan_id FROM requests WHERE substr(task, 1, 1) <> ?",
     stored="SELECT task FROM requests WHERE plan_id = ?",
     replace="UPDATE requests SET task = ? WHERE plan_id = ?",

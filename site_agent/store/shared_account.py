@@ -21,7 +21,7 @@ from pathlib import Path
 from site_agent.store.charges import TAKEN, Charged
 from wardround.federation.errors import InvariantBroken, PlanRefused
 from wardround.federation.ledger.accounts import budget_exceeded
-from wardround.federation.ledger.sqlite_file import Database, Keeping
+from wardround.federation.ledger.sqlite_file import Database, Durability
 from wardround.federation.plan.plan import Charge
 from wardround.federation.study.study import Unit
 from wardround.privacy.accounting.cost import Cost
@@ -131,7 +131,7 @@ class SharedAccount:
         dataset: str,
         folder: Folder,
         cap: Cap,
-        keeping: Keeping = Keeping.DURABLE,
+        keeping: Durability = Durability.DURABLE,
         advice: str = "",
     ) -> None:
         self.path = path

@@ -214,7 +214,9 @@ def fleeting_ledgers(module: Module) -> list[str]:
     if allowed(module, FLEETING_ALLOWED):
         return []
     return [
-        f"{module.name}:{line} {name}" for line, name in used(module.tree) if name in ("Keeping.FILE", "Keeping.MEMORY")
+        f"{module.name}:{line} {name}"
+        for line, name in used(module.tree)
+        if name in ("Durability.FILE", "Durability.MEMORY")
     ]
 
 

@@ -14,9 +14,9 @@ from wardround.federation.errors import FederationError
 from wardround.federation.forms.parts import Sums
 from wardround.federation.forms.release import Release, release_hash
 from wardround.federation.ledger.entry_body import encode_body
-from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.ledger.verify.verify import Verification, verify
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, form_of
 from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Submission
@@ -101,7 +101,7 @@ class Hospital:
     def values(self, plan: Plan) -> np.ndarray:
         """The count in every cell of every part, on the part's grid; a mean is of `count` values in the middle."""
         form = form_of(plan, self.study)
-        if isinstance(form, StepForm):
+        if isinstance(form, StepLayout):
             return np.full(form.dimension, self.count, dtype=np.int64)
         cells: list[int] = []
         for part in form.parts:
@@ -179,13 +179,13 @@ class World:
         self.noiseless = noiseless
         self.hospitals: dict[str, Hospital] = {}
         self.clock = PumpedClock(self.pump, date=1000.0)
-        begin_ledger(folder, study=self.study, identity=self.identity, keeping=Keeping.FILE).close()
+        begin_ledger(folder, study=self.study, identity=self.identity, keeping=Durability.FILE).close()
         self.coordinator = self.opened()
         self.coordinator.roster.add_analyst(ANALYST)
 
     def opened(self) -> Coordinator:
         return Coordinator(
-            open_ledger(self.folder, study=self.study, identity=self.identity, keeping=Keeping.FILE),
+            open_ledger(self.folder, study=self.study, identity=self.identity, keeping=Durability.FILE),
             clock=self.clock,
             rounds=DrivenRounds(),
             noiseless=self.noiseless,

@@ -11,7 +11,7 @@ from wardround.federation.question.query import Aggregate, Grouping, Query, Stat
 from wardround.federation.study.study import Study, Unit
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.budget.calibration import laplace_scale
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 VISITS = 5
 STUDY = parse_study(f"""
@@ -86,6 +86,6 @@ def test_noise_of_deviation_tau_on_a_sum_adds_tau_squared_over_n_squared_to_a_me
     n, epsilon = 500, 0.5
     mean = part(Statistic.MEAN, "sbp")
     scale = laplace_scale(epsilon=epsilon, l1_sensitivity=mean.l1_sensitivity, shares=Fraction(1), overlap=1)
-    tau = NoiseLaw(Mechanism.DISCRETE_LAPLACE, scale).variance ** 0.5 / mean.quantisers[0].high
+    tau = NoiseDistribution(Mechanism.DISCRETE_LAPLACE, scale).variance ** 0.5 / mean.quantisers[0].high
     assert tau == pytest.approx(2**0.5 / epsilon, rel=1e-6)
     assert (tau / n) ** 2 == pytest.approx(8 / n**2, rel=1e-6)

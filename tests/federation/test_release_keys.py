@@ -13,11 +13,11 @@ from wardround.federation.question.query import MAX_KEYS
 from wardround.privacy.accounting.cost import Fact
 from wardround.privacy.mechanisms.partition_selection import SelectionFact
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.vectors import IntVector
 
 PLAN = "ab" * 32
-LAW = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, 640)  # type: ignore[arg-type]
+LAW = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, 640)  # type: ignore[arg-type]
 
 
 def release(*keys: str, values: tuple[int, ...] | None = None) -> Release:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wardround.federation.plan.study_review import Finding, Kind, findings
+from wardround.federation.plan.study_review import Kind, StudyFinding, findings
 from wardround.federation.study.study_file import parse_study
 
 COMPLETE = """
@@ -26,7 +26,7 @@ diagnosis = { type = "category", values = ["E11", "I10"] }
 """
 
 
-def found(old: str, new: str) -> tuple[Finding, ...]:
+def found(old: str, new: str) -> tuple[StudyFinding, ...]:
     assert old in COMPLETE
     return findings(parse_study(COMPLETE.replace(old, new, 1)))
 

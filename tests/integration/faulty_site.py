@@ -26,11 +26,11 @@ from site_agent.serving.link import GrpcLink
 from site_agent.serving.serve import make_agent
 from site_agent.store.closed_tables import ClosedTables
 from site_agent.store.ledger import SiteLedger
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release
 from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.ledger.sqlite_file import Database
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Released, SignedTask, Submission
 from wardround.federation.study.study import Table
@@ -127,23 +127,23 @@ class FaultyDataset:
         self._dataset = dataset
         self._fate = fate
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         self._dataset.check(form)
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         read = self._dataset.bounded(form)
         self._fate.at("after_read")
         return read
 
-    def keys(self, form: Shape) -> Mapping[str, int]:
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         read = self._dataset.keys(form)
         self._fate.at("after_read")
         return read
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         self._dataset.check_step(form)
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         read = self._dataset.examples(form)
         self._fate.at("after_read")
         return read

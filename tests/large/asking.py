@@ -21,7 +21,7 @@ from site_agent.reading.memory_limits import Limits
 from site_agent.serving.open_dataset import open_dataset
 from tests.large.giant_table import KEY, KEYS, LAW, form_of, study
 from wardround.federation.errors import FederationError
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.models.step_layout import StepLayout
 from wardround.simulation.noise import ZeroNoise
 
 PREPARE = "prepare"
@@ -54,7 +54,7 @@ def answer(source: str, name: str, limits: Limits, prepared: Path | None) -> obj
         )
         return None
     form = form_of(name)
-    if isinstance(form, StepForm):
+    if isinstance(form, StepLayout):
         tables.check_step(form)
         return [int(each) for each in take(form, tables.examples(form), LAW, ZeroNoise())]
     dataset = tables if prepared is None else PreparedFirst(tables, prepared, agreed, KEY, {"visits": 24.0})

@@ -30,14 +30,14 @@ from site_agent.reading.columnstore.read_examples import read_examples
 from site_agent.reading.examples import MOST_ROWS
 from site_agent.reading.sources.postgresql.table import _seed as seed_of_site
 from tests.site_agent.sources.postgresql_cluster import Cluster
-from wardround.federation.forms.parts import Part, Shape
-from wardround.federation.models.step_layout import StepForm, step_form
+from wardround.federation.forms.parts import AnswerLayout, Part
+from wardround.federation.models.step_layout import StepLayout, step_form
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study.study import Study, Table
 from wardround.federation.study.study_file import parse_study
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.simulation.noise import ZeroNoise
 
 KEY = hashlib.sha256(b"a giant").digest()
@@ -114,7 +114,7 @@ def study() -> Study:
     )
 
 
-def form_of(name: str) -> Shape | StepForm:
+def form_of(name: str) -> AnswerLayout | StepLayout:
     by = (Grouping("dx"),) if name in (COUNT, SUM) else ()
     aggregate = {
         COUNT: Aggregate(Statistic.COUNT),
@@ -285,7 +285,7 @@ def units_of(giant: Giant) -> Iterator[tuple[int, dict[str, Whole]]]:
 def chosen_totals(giant: Giant, name: str, choose: Choose) -> list[int]:
     """A count or a sum of rows by diagnosis, of each unit those records that `choose` leaves."""
     form = form_of(name)
-    assert isinstance(form, Shape)
+    assert isinstance(form, AnswerLayout)
     part = form.parts[0]
     tally = np.zeros((part.groups, tally_width(part)), dtype=np.int64)
     for unit, rows in units_of(giant):
@@ -306,7 +306,7 @@ def evenly(giant: Giant, rule: Rule) -> Choose:
 
 def mean_totals(giant: Giant, name: str) -> list[int]:
     form = form_of(name)
-    assert isinstance(form, Shape)
+    assert isinstance(form, AnswerLayout)
     part = form.parts[0]
     tally = np.zeros((1, tally_width(part)), dtype=np.int64)
     for _, rows in units_of(giant):
@@ -333,7 +333,7 @@ def first_rows(giant: Giant, name: str) -> list[int] | dict[str, int]:
     """A count, a sum or keys from a snapshot: of each patient what comes first in a keyed order of all columns."""
     order = KeyedOrder(KEY)
     form = form_of(name)
-    assert isinstance(form, Shape)
+    assert isinstance(form, AnswerLayout)
     part, keys = form.parts[0], dict[str, int]()
     tally = np.zeros((part.groups, 1), dtype=np.int64)
     texts = min(giant.texts, giant.total)
@@ -367,7 +367,7 @@ class Remaining:
 
 def step_totals(giant: Giant) -> list[int]:
     form = form_of(STEP)
-    assert isinstance(form, StepForm)
+    assert isinstance(form, StepLayout)
     kept: list[tuple[object, ...]] = []
     for unit, rows in units_of(giant):
         pressure, age = rows["sbp"] / 10.0, rows["age"].astype(np.float64)
@@ -377,4 +377,4 @@ def step_totals(giant: Giant) -> list[int]:
     return [int(each) for each in take(form, examples, LAW, ZeroNoise())]
 
 
-LAW = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**20))
+LAW = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**20))

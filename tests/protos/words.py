@@ -18,13 +18,13 @@ from wardround.federation.question.answer import (
     BudgetReport,
     ByOverlap,
     Estimate,
-    Excess,
     ExpectedError,
     Loss,
     Preview,
     PrivacyStatement,
     Progress,
     Remaining,
+    Shortfall,
     SiteBudget,
     SiteState,
     Spending,
@@ -257,7 +257,7 @@ answers = _answers()
 expected = st.builds(
     ExpectedError, statistics, st.none() | columns, st.integers(1, 1_000_000), amounts, plain_texts, shares
 )
-excesses = st.builds(Excess, amounts, amounts)
+excesses = st.builds(Shortfall, amounts, amounts)
 previews = st.builds(
     Preview,
     digests,

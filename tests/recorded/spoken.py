@@ -19,13 +19,13 @@ from wardround.federation.question.answer import (
     BudgetReport,
     ByOverlap,
     Estimate,
-    Excess,
     ExpectedError,
     Loss,
     Preview,
     PrivacyStatement,
     Progress,
     Remaining,
+    Shortfall,
     SiteBudget,
     SiteState,
     Spending,
@@ -112,7 +112,7 @@ ANSWERS = (
 PREVIEWS = (
     Preview(HASH, "patient", True, ("north", "south"),
             (ExpectedError("mean", "sbp", 3, 1.5, "at 1000 patients", 0.25), ExpectedError("count", None, 1, 0.0, "")),
-            PRIVACY, Excess(3.0, 0.5)),
+            PRIVACY, Shortfall(3.0, 0.5)),
     Preview(HASH, "event", False, (), (), PRIVACY),
     Preview(HASH, "patient", False, ("north",), (), PRIVACY, block=OTHER_HASH),
 )  # fmt: skip

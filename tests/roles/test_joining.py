@@ -21,7 +21,7 @@ from coordinator.members.enrolment import enrol_site, issue_profile, make_invita
 from coordinator.members.folder import CoordinatorFolder, _concrete, open_folder
 from coordinator.members.roster import Roster
 from coordinator.serving.serve import initialise
-from coordinator.store.members import Standing
+from coordinator.store.members import MemberState
 from site_agent.answering.policy import Approval
 from site_agent.reading.dataset import TableSource
 from site_agent.serving.configuration import parse_site
@@ -68,7 +68,7 @@ def join(folder: CoordinatorFolder, asked: Enrolment, *, now: datetime.datetime 
         return enrol_site(ledger, folder.authority(), asked, life=LIFE, now=now)
 
 
-def sites(folder: CoordinatorFolder) -> dict[str, Standing]:
+def sites(folder: CoordinatorFolder) -> dict[str, MemberState]:
     with opened(folder) as ledger:
         return {site.name: site.state for site in Roster(ledger).sites()}
 
@@ -80,7 +80,7 @@ def test_an_invited_site_joins_and_its_certificate_speaks_for_it(folder: Coordin
     certificate = join(folder, enrolment(make_invitation(folder, "north", now=NOW), Identity.generate()))
     who = holder(certificate)
     assert (who.role, who.name) == (Role.SITE, "north")
-    assert sites(folder) == {"north": Standing.ACTIVE}
+    assert sites(folder) == {"north": MemberState.ACTIVE}
     assert verify(folder.path).valid
 
 
@@ -226,7 +226,7 @@ def test_revoking_says_who_and_lasts(folder: CoordinatorFolder, tmp_path: Path) 
     join(folder, enrolment(make_invitation(folder, "north", now=NOW), Identity.generate()))
     issue_profile(folder, "amira", tmp_path / "amira.profile", now=NOW)
     assert (revoke(folder, "north"), revoke(folder, "amira")) == ("site", "analyst")
-    assert sites(folder) == {"north": Standing.REVOKED}
+    assert sites(folder) == {"north": MemberState.REVOKED}
     with pytest.raises(ConfigurationMistaken):
         issue_profile(folder, "amira", tmp_path / "again.profile", now=NOW)
     with pytest.raises(ConfigurationMistaken, match="there is amira, north"):

@@ -26,7 +26,7 @@ from protos.words import TASK
 from site_agent.store.ledger import SiteLedger
 from tests.fixtures.ports import HOST, take_port
 from tests.protos.certificates import TestAuthority
-from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import SignedTask, Task, sign_task
@@ -35,7 +35,7 @@ from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study_file import parse_study
 from wardround.federation.trust.entry import EMPTY
 from wardround.federation.trust.identity import Identity
-from wardround.federation.trust.profile import Profile, write_profile
+from wardround.federation.trust.profile import AnalystProfile, write_profile
 
 FORGED = "3f9c0a12deadbeef"
 FORGED_LINE = f"{FORGED}  pending   2026-01-01  ε = 0.001  SELECT COUNT(*) FROM visits"
@@ -131,7 +131,7 @@ class Hospital:
             study_hash=study.study_hash,
             dataset="ehr",
             coordinator_key=self.coordinator.public.key,
-            keeping=Keeping.FILE,
+            keeping=Durability.FILE,
         )
 
     def task(self, plan: Plan) -> SignedTask:
@@ -213,5 +213,5 @@ def profile_at(folder: Path, address: str, authority: TestAuthority) -> Path:
     """The profile of an analyst who trusts that coordinator."""
     keys = authority.issue("amira")
     texts = (keys.authority.decode(), keys.certificate.decode(), keys.key.decode())
-    write_profile(Profile("amira", address, "trial", *texts), folder / "amira.profile")
+    write_profile(AnalystProfile("amira", address, "trial", *texts), folder / "amira.profile")
     return folder / "amira.profile"

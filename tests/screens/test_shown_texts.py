@@ -21,7 +21,7 @@ from wardround.analyst.learning.model_store import CARD, StoredModel, keep
 from wardround.analyst.learning.predictor import Predictor
 from wardround.analyst.showing.result import PreviewResult, Result
 from wardround.analyst.showing.svg import framed, label
-from wardround.analyst.showing.text_tables import Table, as_html, as_text
+from wardround.analyst.showing.text_tables import TextTable, as_html, as_text
 from wardround.cli import console
 from wardround.federation.models.training import Input, ModelKind
 from wardround.federation.plain_text import escaped, is_plain
@@ -84,7 +84,7 @@ class _Texts(HTMLParser):
 
 
 def test_in_a_notebook_every_text_is_escaped_and_isolated() -> None:
-    table = Table((ALL, "b"), tuple((text, "1") for text in HOSTILE.values()), 1)
+    table = TextTable((ALL, "b"), tuple((text, "1") for text in HOSTILE.values()), 1)
     read = _Texts()
     read.feed(as_html(table, [ALL]))
     assert read.tags == {"table", "thead", "tr", "th", "tbody", "td", "bdi", "p"}

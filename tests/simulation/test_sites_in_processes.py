@@ -20,10 +20,10 @@ import pytest
 from site_agent.reading.dataset import Dataset
 from tests.analyst.learning.clinics import SIZES, request, seeded, study, write
 from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerBusy, Mistaken, PeerUnreachable
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import decode_body, text_in
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.task import Submission
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import PublicIdentity
@@ -129,21 +129,21 @@ def test_a_site_that_refuses_is_named_and_the_others_answer(tmp_path: Path, tabl
 class Endless:
     """A table whose process is killed while it reads."""
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         del form
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         del form
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 
-    def keys(self, form: Shape) -> Mapping[str, int]:
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         raise AssertionError(form)
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         del form
 
-    def examples(self, form: StepForm) -> object:
+    def examples(self, form: StepLayout) -> object:
         raise AssertionError(form)
 
 
@@ -154,7 +154,7 @@ class Tripping(Endless):
         self._table = table
         self._tripped = False
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         if not self._tripped:
             self._tripped = True
             raise InvariantBroken("A rule was broken.")

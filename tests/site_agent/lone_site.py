@@ -17,9 +17,9 @@ from site_agent.reading.examples import Examples
 from site_agent.store.ledger import SiteLedger
 from wardround.analyst.sql.read import parse
 from wardround.federation.errors import SourceAway, SourceFailed
-from wardround.federation.forms.parts import Shape
-from wardround.federation.ledger.sqlite_file import Keeping
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.ledger.sqlite_file import Durability
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import SignedTask, Task, sign_task
@@ -71,7 +71,7 @@ class Rows:
     events: list[str] = field(default_factory=list)
     held: dict[str, int] = field(default_factory=dict)
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         self.events.append("check")
 
     def _read(self) -> None:
@@ -87,14 +87,14 @@ class Rows:
     def fingerprint(self, table: Table) -> Fingerprint:
         return self.seen
 
-    def keys(self, form: Shape) -> dict[str, int]:
+    def keys(self, form: AnswerLayout) -> dict[str, int]:
         self._read()
         return self.held
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         self.events.append("check")
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         """`total` patients with one row each, all in the middle of their bounds."""
         self._read()
         middle = np.array([(each.low + each.high) / 2 for each in form.inputs])
@@ -102,7 +102,7 @@ class Rows:
         inputs = np.tile(middle, (self.total, 1))
         return Examples(inputs, np.full(self.total, form.target.low), units, np.zeros(self.total, dtype=np.bool_))
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         self._read()
         return tuple(
             Bounded(
@@ -148,7 +148,7 @@ class LoneSite:
             study_hash=self.study.study_hash,
             dataset="ehr",
             coordinator_key=self.coordinator.public.key,
-            keeping=Keeping.FILE,
+            keeping=Durability.FILE,
         )
         self.ledger.set_cap(self.policy.cap)
         self.pipeline = Pipeline(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.members.folder import CoordinatorFolder
-from site_agent.serving.check import Finding, _account
+from site_agent.serving.check import CheckFinding, _account
 from site_agent.serving.folder import SiteFolder
 from tests.roles.enrolled import Serving
 from tests.site_agent.answering.test_hostile_training import step
@@ -51,19 +51,19 @@ def train(consortium: CoordinatorFolder, site: SiteFolder, *turns: int) -> None:
             assert isinstance(agent.run(plan), Released)
 
 
-def checked(site: SiteFolder) -> Finding:
+def checked(site: SiteFolder) -> CheckFinding:
     """What `check` says of the account."""
     configuration = site.configuration()
     assert configuration.account is not None
     try:
         return _account(site, configuration, configuration.account, site.study())
     except (ConfigurationMistaken, LedgerCorrupt) as error:
-        return Finding("account", ok=False, text=error.message)
+        return CheckFinding("account", ok=False, text=error.message)
 
 
 def refused(consortium: CoordinatorFolder, site: SiteFolder) -> str:
     """The one sentence with which `serve` ends and `check` fails."""
     with pytest.raises((ConfigurationMistaken, LedgerCorrupt)) as told:
         Serving(consortium, site)
-    assert checked(site) == Finding("account", ok=False, text=told.value.message)
+    assert checked(site) == CheckFinding("account", ok=False, text=told.value.message)
     return told.value.message

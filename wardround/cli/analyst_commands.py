@@ -16,7 +16,7 @@ from wardround.federation.errors import Mistaken, QueryMistaken
 from wardround.federation.question.answer import Progress
 
 if TYPE_CHECKING:
-    from wardround.analyst.link.waiting import Round
+    from wardround.analyst.link.link import RoundNotice
 
 Profile = Annotated[Path, typer.Option("--profile", metavar="FILE", help="Your profile, from the consortium.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
@@ -35,7 +35,7 @@ class RoundLines:
     def __init__(self) -> None:
         self._lines = ProgressLines(sys.stderr)
 
-    def begin(self, each: Round) -> None:
+    def begin(self, each: RoundNotice) -> None:
         """Name the round and begin its lines anew."""
         note(f"round {each.number} of {each.rounds}: {each.title}")
         self._lines = ProgressLines(sys.stderr)

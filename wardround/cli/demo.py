@@ -87,12 +87,12 @@ def run_demo(*, sites: int, keep: Path | None, tell: Tell) -> Document:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationMistaken(f"{folder} cannot be made: {error.strerror}.") from None
-        stage = Stage(folder, tell)
+        stage = DemoScene(folder, tell)
         stack.callback(stage.stop)
         return _play(stage, sites=sites, keep=keep)
 
 
-def _play(stage: Stage, *, sites: int, keep: Path | None) -> Document:
+def _play(stage: DemoScene, *, sites: int, keep: Path | None) -> Document:
     tell = stage.tell
     names = stage.begin(sites)
     with connect(stage.folder / "analyst.profile") as federation:
@@ -153,7 +153,7 @@ def _ask_too_much(federation: Client, tell: Tell) -> Document:
 
 
 @dataclass
-class Stage:
+class DemoScene:
     """The demo's folder and the processes that run in it."""
 
     folder: Path

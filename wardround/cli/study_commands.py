@@ -10,7 +10,7 @@ import typer
 from wardround.cli.analyst_commands import AsJson
 from wardround.cli.console import Document, print_document, say
 from wardround.federation.plan.sql_text import study_text
-from wardround.federation.plan.study_review import Finding, findings
+from wardround.federation.plan.study_review import StudyFinding, findings
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import read_study
 
@@ -47,7 +47,7 @@ def check(
     say(*study_text(read).split("\n"), "", *_findings_text(found), "", *_costs_text(read, costs))
 
 
-def _findings_text(found: tuple[Finding, ...]) -> list[str]:
+def _findings_text(found: tuple[StudyFinding, ...]) -> list[str]:
     if not found:
         return ["Nothing is missing: every column has what its questions need."]
     return ["To know before it is signed:", *(f"  {each.place}: {each.sentence}" for each in found)]
@@ -87,7 +87,7 @@ def _error_text(error: float | None) -> str:
     return "–" if error is None else f"± {error:.3g}"
 
 
-def _document(read: Study, found: tuple[Finding, ...], costs: StudyCosts) -> Document:
+def _document(read: Study, found: tuple[StudyFinding, ...], costs: StudyCosts) -> Document:
     return {
         "study": read.name,
         "study_hash": read.study_hash,

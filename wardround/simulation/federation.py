@@ -16,7 +16,7 @@ from coordinator.store.ledger import begin_ledger
 from site_agent.serving.agent import Agent
 from wardround.analyst.asking.client import Client
 from wardround.federation.errors import Mistaken
-from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.task import SignedTask, Submission
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
@@ -106,7 +106,7 @@ class SimulatedFederation:
         if not 1 <= processes <= max(len(sites), 1):
             raise Mistaken(f"processes is {processes}; it must be from 1 to the number of sites, {len(sites)}.")
         # What is only looked at when all is over is not written to a file a thousand times before.
-        keeping = Keeping.FILE if processes == 1 else Keeping.MEMORY
+        keeping = Durability.FILE if processes == 1 else Durability.MEMORY
         self.study = study
         self.agents: dict[str, Agent] = {}
         self._elsewhere: SitesElsewhere | None = None

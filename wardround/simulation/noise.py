@@ -13,7 +13,7 @@ import numpy as np
 from wardround.privacy.mechanisms.partition_selection import KeyCounts, SelectionFact, passing
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Scores
 from wardround.privacy.noise.bernoulli import RATE_BITS, Places, chance_of
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.vectors import IntVector
 
 
@@ -23,7 +23,7 @@ class ZeroNoise:
     def __init__(self) -> None:
         self._generator = np.random.default_rng(0)
 
-    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+    def draw(self, law: NoiseDistribution, size: int) -> IntVector:
         del law
         return np.zeros(size, dtype=np.int64)
 
@@ -47,7 +47,7 @@ class SeededNoise:
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)
 
-    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+    def draw(self, law: NoiseDistribution, size: int) -> IntVector:
         """Rounded normal or Laplace numbers; not private."""
         scale = float(law.scale)
         if law.mechanism is Mechanism.DISCRETE_GAUSSIAN:

@@ -11,7 +11,7 @@ from site_agent.answering.policy import Approval, Policy
 from site_agent.reading.dataset import Dataset
 from site_agent.serving.agent import Agent, CoordinatorLink
 from site_agent.store.ledger import SiteLedger
-from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.question.query import Statistic
 from wardround.federation.study.study import Study
 from wardround.federation.trust.identity import Identity, PublicIdentity, Purpose
@@ -37,7 +37,7 @@ class Ground:
     study: Study
     coordinator: PublicIdentity
     folder: Path
-    keeping: Keeping
+    keeping: Durability
 
 
 @dataclass(frozen=True, slots=True)

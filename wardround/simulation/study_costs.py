@@ -13,7 +13,7 @@ from coordinator.rounds.expected_error import expected_errors
 from coordinator.rounds.planning import planned_for, target_of
 from wardround.analyst.asking import builder
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Planned, privacy_target
@@ -32,7 +32,7 @@ _BINS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Sharing:
     """One way to ask: ε for a question, and of how many it is one; the default is one of as many as fit."""
 
     title: str
@@ -65,7 +65,7 @@ class StudyCosts:
     sites: int
     patients: int
     assumed: bool
-    askings: tuple[Asking, ...]
+    askings: tuple[Sharing, ...]
     questions: tuple[QuestionCost, ...]
 
 
@@ -76,8 +76,8 @@ def study_costs(study: Study, *, patients: int | None = None, sites: int | None 
         raise ConfigurationMistaken(fault)
     overlap = study.overlap_among(participants)
     askings = (
-        Asking("default", privacy_target(None, None, study).epsilon, None),
-        *(Asking(f"one of {number}", _epsilon_of_one(study, number, overlap=overlap), number) for number in SPREADS),
+        Sharing("default", privacy_target(None, None, study).epsilon, None),
+        *(Sharing(f"one of {number}", _epsilon_of_one(study, number, overlap=overlap), number) for number in SPREADS),
     )
     lines = tuple(
         _cost(query, study, participants, askings) for table in study.tables for query in typical_questions(table)
@@ -137,7 +137,7 @@ def _epsilon_of_one(study: Study, number: int, *, overlap: int) -> float:
     return epsilon_remaining(rest, study.cap, delta=study.cap.delta, overlap=overlap)
 
 
-def _cost(query: Query, study: Study, participants: Mapping[str, int], askings: tuple[Asking, ...]) -> QuestionCost:
+def _cost(query: Query, study: Study, participants: Mapping[str, int], askings: tuple[Sharing, ...]) -> QuestionCost:
     errors: list[float | None] = []
     shown_from: list[int | None] = []
     groups, note, fitting = 1, "", 0
@@ -166,7 +166,7 @@ def _cost(query: Query, study: Study, participants: Mapping[str, int], askings: 
     )
 
 
-def _plans(query: Query, study: Study, participants: Mapping[str, int], asking: Asking) -> list[Planned[Shape]]:
+def _plans(query: Query, study: Study, participants: Mapping[str, int], asking: Sharing) -> list[Planned[AnswerLayout]]:
     """The plans of which as many fit as are asked, that of which most do first; none where ε is too small."""
     request = AskRequest(query, epsilon=asking.epsilon)
     try:
@@ -188,12 +188,12 @@ def _title(query: Query) -> str:
     return text + "".join(f" by {months.get(grouping.by, '')}{grouping.column}" for grouping in query.group_by)
 
 
-def _shown_from(found: Planned[Shape]) -> int:
+def _shown_from(found: Planned[AnswerLayout]) -> int:
     """The least count that passes the plan's threshold."""
     return found.plan.threshold // found.layout.parts[0].increment + 1
 
 
-def _fitting(found: Planned[Shape], study: Study) -> int:
+def _fitting(found: Planned[AnswerLayout], study: Study) -> int:
     """How many such questions a fresh budget admits."""
     whole, cost = study.cap.allowance(), found.charge.cost
     overlap = study.overlap_among(found.plan.participants)

@@ -10,8 +10,8 @@ from site_agent.reading.dataset import Dataset, TableSource
 from site_agent.reading.examples import Examples
 from site_agent.serving.open_dataset import open_dataset
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Query
 from wardround.federation.statistics.count import units
@@ -27,31 +27,31 @@ class Remembering:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._totals: dict[Shape, tuple[Bounded, ...]] = {}
-        self._keys: dict[Shape, Mapping[str, int]] = {}
+        self._totals: dict[AnswerLayout, tuple[Bounded, ...]] = {}
+        self._keys: dict[AnswerLayout, Mapping[str, int]] = {}
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         """Refuse what can be seen to be impossible without reading a row."""
         if form not in self._totals:
             self._dataset.check(form)
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         """The bounded totals, from memory if they were read before."""
         if form not in self._totals:
             self._totals[form] = self._dataset.bounded(form)
         return self._totals[form]
 
-    def keys(self, form: Shape) -> Mapping[str, int]:
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         """How many units hold each key, from memory if they were counted before."""
         if form not in self._keys:
             self._keys[form] = self._dataset.keys(form)
         return self._keys[form]
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         """Refuse what can be seen to be impossible without reading a row."""
         self._dataset.check_step(form)
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         """The rows to learn from; the dataset itself keeps those of a training that is under way."""
         return self._dataset.examples(form)
 

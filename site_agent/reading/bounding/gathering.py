@@ -23,7 +23,7 @@ from site_agent.reading.bounding.contribution_bounding import (
 )
 from site_agent.reading.bounding.tally import added, is_collapsed, is_weighed, record_cap, tally_width
 from site_agent.reading.bounding.unit_shares import Crammed
-from wardround.federation.forms.parts import Part, Shape, Tally
+from wardround.federation.forms.parts import AnswerLayout, Part, Tally
 from wardround.privacy.noise.vectors import IntVector
 
 _WORD, _UNIT_BITS = 64, 24
@@ -45,7 +45,7 @@ class Gathering(Protocol):
         """The sums over the records that count; `seeds` are those of units 0, 1, …."""
 
 
-def gathering(form: Shape, part: Part, room_bytes: int) -> Gathering:
+def gathering(form: AnswerLayout, part: Part, room_bytes: int) -> Gathering:
     """How the rows of a part are gathered in so much memory."""
     if is_collapsed(form, part) or is_weighed(form, part):
         return _Joined(form, part, room_bytes)
@@ -119,7 +119,7 @@ class _Joined:
 
     by_unit = True
 
-    def __init__(self, form: Shape, part: Part, room_bytes: int) -> None:
+    def __init__(self, form: AnswerLayout, part: Part, room_bytes: int) -> None:
         self._form, self._part = form, part
         self._rows = Joining(part, room_bytes // (_JOINED_BYTES * (2 + len(part.quantisers))))
 

@@ -86,7 +86,7 @@ class Range:
     high: bytes | None = None
 
 
-class Texts(Protocol):
+class TextsInOrder(Protocol):
     """The different texts of one unit, in the order of their bytes."""
 
     def number(self, within: Range) -> int:
@@ -99,13 +99,13 @@ class Texts(Protocol):
         """A few of them, spread over all there are; which ones decides nothing."""
 
 
-def texts_at(texts: Texts, places: Places) -> list[bytes]:
+def texts_at(texts: TextsInOrder, places: Places) -> list[bytes]:
     """A unit's different texts that stand at the wanted places of their order."""
     ranges = list(_counted(texts, Range()))
     return list(_found(texts, ranges, places(sum(number for _, number in ranges))))
 
 
-def _found(texts: Texts, ranges: Sequence[tuple[Range, int]], wanted: IntVector) -> Iterator[bytes]:
+def _found(texts: TextsInOrder, ranges: Sequence[tuple[Range, int]], wanted: IntVector) -> Iterator[bytes]:
     start = 0
     for within, number in ranges:
         inside = wanted[(wanted >= start) & (wanted < start + number)] - start
@@ -120,7 +120,7 @@ def _found(texts: Texts, ranges: Sequence[tuple[Range, int]], wanted: IntVector)
         yield from found
 
 
-def _counted(texts: Texts, within: Range) -> Iterator[tuple[Range, int]]:
+def _counted(texts: TextsInOrder, within: Range) -> Iterator[tuple[Range, int]]:
     """Ranges that fit, in order, and how many texts each of them holds."""
     try:
         found = [(within, texts.number(within))]
@@ -129,7 +129,7 @@ def _counted(texts: Texts, within: Range) -> Iterator[tuple[Range, int]]:
     yield from found
 
 
-def _parted(texts: Texts, within: Range) -> Iterator[tuple[Range, int]]:
+def _parted(texts: TextsInOrder, within: Range) -> Iterator[tuple[Range, int]]:
     """The same of ranges that together are one that does not fit."""
     borders = _borders(texts.some(within), within)
     if not borders:

@@ -12,7 +12,7 @@ from typing import assert_never
 import numpy as np
 
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.forms.parts import Part, Records, Shape, Sums, Tally
+from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums, Tally
 from wardround.federation.statistics import own_definition
 from wardround.federation.study.study import Unit
 from wardround.privacy.mechanisms.additive import LARGEST_TOTAL
@@ -76,7 +76,7 @@ def _exact(part: Part, tally: Tally) -> Tally:
     return tally if small else tally.astype(np.object_)
 
 
-def is_collapsed(form: Shape, part: Part) -> bool:
+def is_collapsed(form: AnswerLayout, part: Part) -> bool:
     """Whether a unit has one record for each cell, whatever the number of its rows there.
 
     Where every event is a unit every row is a record; only units by themselves are still counted once.
@@ -86,7 +86,7 @@ def is_collapsed(form: Shape, part: Part) -> bool:
     return part.records is not Records.ROWS
 
 
-def record_cap(form: Shape, part: Part) -> int | None:
+def record_cap(form: AnswerLayout, part: Part) -> int | None:
     """How many records of a unit count, or None where no unit can have too many."""
     if form.unit is not Unit.PATIENT:
         return None
@@ -98,7 +98,7 @@ def record_cap(form: Shape, part: Part) -> int | None:
     return part.max_groups if part.max_groups < part.groups else None
 
 
-def is_weighed(form: Shape, part: Part) -> bool:
+def is_weighed(form: AnswerLayout, part: Part) -> bool:
     """Whether a record stands for several rows and says for how many, under the name "weight"."""
     counted = part.records is Records.ROWS and part.sums is Sums.COUNT
     return counted and part.groups == 1 and form.unit is Unit.PATIENT

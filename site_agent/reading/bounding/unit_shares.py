@@ -28,33 +28,33 @@ class Crammed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class UnitShare:
     """Those units whose key falls into one of `of` equal shares, but for some; a unit is always whole in one."""
 
     place: int = 0
     of: int = 1
     without: tuple[Key, ...] = field(default=(), repr=False)
 
-    def parts(self) -> Iterator[Share]:
+    def parts(self) -> Iterator[UnitShare]:
         """Smaller ones that together hold the same units."""
         for place in range(_PARTS):
-            yield Share(self.place + self.of * place, self.of * _PARTS, self.without)
+            yield UnitShare(self.place + self.of * place, self.of * _PARTS, self.without)
 
 
-EVERYBODY = Share()
+EVERYBODY = UnitShare()
 
 
-class Reading(Protocol[Answer]):
+class ShareReader(Protocol[Answer]):
     """How a question is answered for some units."""
 
-    def at_once(self, share: Share) -> Answer:
+    def at_once(self, share: UnitShare) -> Answer:
         """For all units of a share; `Crammed` where they do not fit."""
 
-    def giants(self, share: Share) -> Mapping[Key, Callable[[], Answer]]:
+    def giants(self, share: UnitShare) -> Mapping[Key, Callable[[], Answer]]:
         """The giants of a share, and how each is answered for; `Crammed` where there are too many units to look."""
 
 
-def pieces(reading: Reading[Answer], share: Share = EVERYBODY) -> Iterator[Answer]:
+def pieces(reading: ShareReader[Answer], share: UnitShare = EVERYBODY) -> Iterator[Answer]:
     """The answer for all units of a share, in one piece or in several; each unit is in one of them.
 
     Raises:
@@ -75,7 +75,7 @@ def pieces(reading: Reading[Answer], share: Share = EVERYBODY) -> Iterator[Answe
         yield alone()
     if giants:
         # Named before any of them was read: whatever a file holds by now, nobody counts twice.
-        yield from pieces(reading, Share(share.place, share.of, (*share.without, *giants)))
+        yield from pieces(reading, UnitShare(share.place, share.of, (*share.without, *giants)))
         return
     if share.of >= _MOST:
         raise MemoryError

@@ -28,7 +28,7 @@ from site_agent.reading.columnstore.scan import (
     by_patient_and_cell,
 )
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.forms.parts import Part, Records, Shape, Sums, Tally
+from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums, Tally
 from wardround.federation.study.study import ColumnType, Unit
 
 _EXACT_ROWS = 2**18
@@ -40,7 +40,7 @@ _SAFE = 2**62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chunk:
+class PatientChunk:
     """Some patients in keyed order, and which of their rows the cohort selects. Secret."""
 
     span: Span
@@ -56,7 +56,7 @@ class Chunk:
 class Adding(Protocol):
     """What is added up for one part."""
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: PatientChunk) -> None:
         """Count the rows of some more patients, or some more rows of one."""
 
     def tally(self) -> Tally:
@@ -81,7 +81,7 @@ class _FirstRows:
 class CodeCounts:
     """Rows by group where the group follows from the code of one column, and every code that occurs has one."""
 
-    def __init__(self, form: Shape, part: Part, column: KeptColumn, table: Vector) -> None:
+    def __init__(self, form: AnswerLayout, part: Part, column: KeptColumn, table: Vector) -> None:
         self._first = _first_rows(form)
         self._codes, self._table, self._groups = column.codes, table, part.groups
         self._counts = np.zeros(table.size, dtype=np.int64)
@@ -92,7 +92,7 @@ class CodeCounts:
         gaps = 2 if column.column.type is ColumnType.CATEGORY else 1
         return not column.gaps and bool((table[gaps:] >= 0).all())
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: PatientChunk) -> None:
         patients, codes, places = chunk.patients, self._codes[chunk.rows], None
         if chunk.chosen is not None:
             places = np.flatnonzero(chunk.chosen)
@@ -114,13 +114,13 @@ class CodeCounts:
 class RowSums:
     """Rows, or their levels, by group: of each unit the first few."""
 
-    def __init__(self, form: Shape, part: Part, cells: Cells, levels: list[Vectors], *, rows: int) -> None:
+    def __init__(self, form: AnswerLayout, part: Part, cells: Cells, levels: list[Vectors], *, rows: int) -> None:
         self._first = _first_rows(form)
         self._cells, self._levels = cells, levels
         largest = max((max(abs(q.low), abs(q.high)) for q in part.quantisers), default=1)
         self._total = _zeros(cells.groups, 1, rows * largest)
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: PatientChunk) -> None:
         patients, cell, levels = _narrowed(chunk, self._cells, self._levels)
         value = levels[0] if levels else None
         if self._first is not None:
@@ -160,7 +160,9 @@ class _Piecewise:
 class RecordSums:
     """One record for each unit and group: of each unit the first few groups."""
 
-    def __init__(self, form: Shape, part: Part, cells: Cells, levels: list[Vectors], *, width: int, rows: int) -> None:
+    def __init__(
+        self, form: AnswerLayout, part: Part, cells: Cells, levels: list[Vectors], *, width: int, rows: int
+    ) -> None:
         self._part, self._cells, self._levels = part, cells, levels
         # Where every event is a unit every row is a record; only units by themselves are still counted once.
         self._collapses = form.unit is Unit.PATIENT or part.records is Records.UNITS
@@ -170,7 +172,7 @@ class RecordSums:
         self._total = _zeros(cells.groups, width, rows * (largest**2 if squared else largest))
         self._piecewise = _Piecewise(part, 0, 0)
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: PatientChunk) -> None:
         patients, cell, levels = _narrowed(chunk, self._cells, self._levels)
         if not self._collapses:
             self._add_records(cell, own_values(self._part, levels), patients.size)
@@ -232,12 +234,12 @@ class RecordSums:
                 assert_never(self._part.sums)
 
 
-def _first_rows(form: Shape) -> _FirstRows | None:
+def _first_rows(form: AnswerLayout) -> _FirstRows | None:
     """Which rows of a unit count; under event adjacency every row is its own unit."""
     return _FirstRows(form.table.max_rows_per_unit) if form.unit is Unit.PATIENT else None
 
 
-def _narrowed(chunk: Chunk, cells: Cells, levels: list[Vectors]) -> tuple[Patients, Vector | None, list[Vector]]:
+def _narrowed(chunk: PatientChunk, cells: Cells, levels: list[Vectors]) -> tuple[Patients, Vector | None, list[Vector]]:
     """The rows that the cohort selects and that have a group and every value."""
     cell = None if cells.numbers is None else cells.numbers(chunk.rows)
     found = [level(chunk.rows) for level in levels]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from site_agent.reading.batches import NO_DAY, Booleans, Days, Integers, Numbers, Places, Texts, Values
+from site_agent.reading.batches import NO_DAY, Booleans, Days, Integers, Numbers, Places, TextCodes, Values
 from site_agent.reading.columnstore.column_encoding import KeptColumn, per_row
 from site_agent.reading.columnstore.row_filter import Columns, present
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.grids import Quantiser
-from wardround.federation.forms.parts import Part, Shape
+from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.federation.question.grouping import MONTHS_A_YEAR, domain, month_range
 from wardround.federation.question.query import GroupBy, Grouping
 from wardround.federation.study.study import Column
@@ -43,7 +43,7 @@ class Cells:
     table: Vector | None = None
 
 
-def cells_of(form: Shape, part: Part, columns: Columns) -> Cells:
+def cells_of(form: AnswerLayout, part: Part, columns: Columns) -> Cells:
     """The groups of a part: its own, or those of the question."""
     groupings = part.groupings
     if not groupings:
@@ -63,7 +63,7 @@ def text_cells(column: KeptColumn, *, usable: Callable[[str], bool]) -> Cells:
     shown = np.array([*(usable(text) for text in column.texts), False, False], dtype=np.bool_)
 
     def place(values: Values) -> Vector:
-        if not isinstance(values, Texts):
+        if not isinstance(values, TextCodes):
             raise InvariantBroken(private="keys were asked of a column that is not open")
         return np.where(shown[values.values], values.values.astype(np.int64), NOWHERE)
 
@@ -118,7 +118,7 @@ def _by_value(values: Values, column: Column, keys: tuple[str, ...]) -> Vector:
     match values:
         case Places(place):
             return np.maximum(place, NOWHERE).astype(np.int64)
-        case Texts(place, texts):
+        case TextCodes(place, texts):
             wanted = {key: number for number, key in enumerate(keys)}
             table = np.array([*(wanted.get(text, NOWHERE) for text in texts), NOWHERE, NOWHERE], dtype=np.int64)
             return table[place]

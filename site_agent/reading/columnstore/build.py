@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from site_agent.reading.batches import Fingerprint, Preparable
 from site_agent.reading.columnstore.clustering import PARTITIONS, Overfull
-from site_agent.reading.columnstore.column_encoding import Layout, encoded
+from site_agent.reading.columnstore.column_encoding import ColumnFile, encoded
 from site_agent.reading.columnstore.manifest import MANIFEST, PATIENT, KeptFile, KeptLayout, Manifest, sealed
 from site_agent.reading.columnstore.spill import Partitions, field_name
 from site_agent.reading.memory_limits import Limits
@@ -154,7 +154,7 @@ class _Written:
                 if number >= told:
                     report(f"{table.name}: sorting by patient, {100 * told // PARTITIONS} %")
                     told += _REPORT_EVERY
-        self._patient = KeptLayout(PATIENT, Layout(_PATIENT_TYPE, packed=False), patient.kept(), gaps=False)
+        self._patient = KeptLayout(PATIENT, ColumnFile(_PATIENT_TYPE, packed=False), patient.kept(), gaps=False)
         self._files = [
             KeptLayout(column.name, self._layouts[column.name], growing[place].kept(), gaps[place], self._texts(column))
             for place, column in enumerate(table.columns)
@@ -212,7 +212,7 @@ class _Growing:
         return KeptFile(self._name, self._size, self._digest.hexdigest())
 
 
-def _has_gaps(kept: NDArray[np.generic], column: Column, layout: Layout) -> bool:
+def _has_gaps(kept: NDArray[np.generic], column: Column, layout: ColumnFile) -> bool:
     if not layout.packed:
         return True
     return bool((kept.astype(np.int64) < (2 if column.type is ColumnType.CATEGORY else 1)).any())

@@ -15,7 +15,18 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from site_agent.reading.batches import ABSENT, NO_DAY, OTHER, Booleans, Days, Integers, Numbers, Places, Texts, Values
+from site_agent.reading.batches import (
+    ABSENT,
+    NO_DAY,
+    OTHER,
+    Booleans,
+    Days,
+    Integers,
+    Numbers,
+    Places,
+    TextCodes,
+    Values,
+)
 from wardround.federation.study.study import Column, ColumnType
 
 Codes = NDArray[np.unsignedinteger] | NDArray[np.int64] | NDArray[np.float64]
@@ -31,7 +42,7 @@ _FEW_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ColumnFile:
     """Codes 1, 2, … for the values from `low` to `high` in steps of 1/`divisor`, and 0 where absent; or plain values.
 
     A category's code is its place + 2, so that 0 is a value that is not public and 1 an absent one.
@@ -50,7 +61,7 @@ class Layout:
 
 
 @dataclass(slots=True)
-class Extent:
+class CodeRange:
     """What a column was seen to hold so far: its range in steps, and the fewest decimals that hold every value."""
 
     column: Column
@@ -70,23 +81,23 @@ class Extent:
             case ColumnType.CATEGORY | ColumnType.BOOLEAN:
                 self._see_range(raw)
 
-    def layout(self) -> Layout:
+    def layout(self) -> ColumnFile:
         """The narrowest way to keep what was seen."""
         low, high = self.low, self.high
         match self.column.type:
             case ColumnType.CATEGORY:
                 low, high = 0, max(high, len(self.column.values) - 1)
-                return Layout(_unsigned(high + 3) or "<u4", packed=True, low=low, high=high + 1)
+                return ColumnFile(_unsigned(high + 3) or "<u4", packed=True, low=low, high=high + 1)
             case ColumnType.BOOLEAN:
-                return Layout("|u1", packed=True, low=0, high=1)
+                return ColumnFile("|u1", packed=True, low=0, high=1)
             case ColumnType.NUMBER if not self.divisors:
-                return Layout("<f8", packed=False)
+                return ColumnFile("<f8", packed=False)
             case _:
                 narrow = _unsigned(high - low + 2)
                 divisor = self.divisors[0] if self.column.type is ColumnType.NUMBER else 1
                 if narrow is None:
-                    return Layout("<f8" if self.column.type is ColumnType.NUMBER else "<i8", packed=False)
-                return Layout(narrow, packed=True, low=low, high=high, divisor=divisor)
+                    return ColumnFile("<f8" if self.column.type is ColumnType.NUMBER else "<i8", packed=False)
+                return ColumnFile(narrow, packed=True, low=low, high=high, divisor=divisor)
 
     def _see_range(self, found: NDArray[np.generic]) -> None:
         if found.size:
@@ -120,7 +131,7 @@ def raw_type(column: Column) -> str:
             return "|i1"
 
 
-def encoded(raw: NDArray[np.generic], column: Column, layout: Layout) -> NDArray[np.generic]:
+def encoded(raw: NDArray[np.generic], column: Column, layout: ColumnFile) -> NDArray[np.generic]:
     """Raw values as they are kept."""
     if not layout.packed:
         return raw.astype(layout.dtype)
@@ -139,12 +150,12 @@ def encoded(raw: NDArray[np.generic], column: Column, layout: Layout) -> NDArray
             return _stepped(raw, np.asarray(raw == NO_DAY), layout)
 
 
-def _stepped(whole: NDArray[np.generic], absent: NDArray[np.bool_], layout: Layout) -> NDArray[np.generic]:
+def _stepped(whole: NDArray[np.generic], absent: NDArray[np.bool_], layout: ColumnFile) -> NDArray[np.generic]:
     present = np.where(absent, layout.low, whole.astype(np.int64)) - (layout.low - 1)
     return np.where(absent, 0, present).astype(layout.dtype)
 
 
-def decoded(codes: Codes, column: Column, layout: Layout, texts: Sequence[str]) -> Values:
+def decoded(codes: Codes, column: Column, layout: ColumnFile, texts: Sequence[str]) -> Values:
     """The values that codes stand for."""
     match column.type:
         case ColumnType.NUMBER if not layout.packed:
@@ -158,7 +169,7 @@ def decoded(codes: Codes, column: Column, layout: Layout, texts: Sequence[str]) 
             return Integers(codes.astype(np.int64) + (layout.low - 1), np.asarray(codes != 0))
         case ColumnType.CATEGORY:
             places = (codes.astype(np.int64) + OTHER).astype(np.int32)
-            return Texts(places, texts) if column.open else Places(places)
+            return TextCodes(places, texts) if column.open else Places(places)
         case ColumnType.BOOLEAN:
             return Booleans((codes.astype(np.int64) + ABSENT).astype(np.int8))
         case ColumnType.DATE:
@@ -171,7 +182,7 @@ class KeptColumn:
     """A column of a snapshot, mapped into memory. Secret."""
 
     column: Column
-    layout: Layout
+    layout: ColumnFile
     codes: Codes = field(repr=False)
     texts: Sequence[str] = field(repr=False, default=())
     # Whether a value may be absent or, in a category, not public.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from site_agent.reading.batches import Fingerprint
-from site_agent.reading.columnstore.column_encoding import Layout
+from site_agent.reading.columnstore.column_encoding import ColumnFile
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -39,7 +39,7 @@ class KeptLayout:
     """One column of a snapshot: how it is kept and where. `gaps` says whether a value is absent or not public."""
 
     column: str
-    layout: Layout
+    layout: ColumnFile
     codes: KeptFile
     gaps: bool
     texts: KeptFile | None = None
@@ -114,7 +114,7 @@ def _kept(found: object) -> KeptLayout:
     texts = found["texts"]
     return KeptLayout(
         column=found["column"],
-        layout=Layout(**found["layout"]),
+        layout=ColumnFile(**found["layout"]),
         codes=KeptFile(**found["codes"]),
         gaps=found["gaps"],
         texts=None if texts is None else KeptFile(**texts),

@@ -21,8 +21,8 @@ from site_agent.reading.columnstore.snapshot import Snapshot
 from site_agent.reading.dataset import Dataset, Tables
 from site_agent.reading.examples import Examples
 from wardround.federation.errors import FederationError
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.study.study import Study, Table
 from wardround.privacy.noise.vectors import Bounded
 
@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Freshness:
     """What can be said about a table's snapshot: that there is none, that it is used, or why it is not."""
 
     exists: bool
@@ -55,20 +55,20 @@ class PreparedFirst:
     _opened: dict[str, Snapshot] = field(default_factory=dict, repr=False)
     _refused: set[str] = field(default_factory=set, repr=False)
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         """See `Dataset.check`; a snapshot changes nothing about what the source must hold."""
         self.tables.check(form)
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         return self._answered(form, bounded_totals, Tables.bounded)
 
-    def keys(self, form: Shape) -> Mapping[str, int]:
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         return self._answered(form, key_counts, Tables.keys)
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         self.tables.check_step(form)
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         """See `Dataset.examples`; from the source, because a snapshot does not hold the patients' own keys."""
         return self.tables.examples(form)
 
@@ -76,19 +76,22 @@ class PreparedFirst:
         """The state of the table's source, whatever its snapshot shows."""
         return self.tables.fingerprint(table)
 
-    def standing(self, table: Table) -> Standing:
+    def standing(self, table: Table) -> Freshness:
         """Whether the table's snapshot would be used now, every file verified."""
         try:
             snapshot = self._snapshot(table)
             snapshot.verify()
         except FileNotFoundError:
-            return Standing(exists=False)
+            return Freshness(exists=False)
         except Unusable as unusable:
-            return Standing(exists=True, fault=str(unusable))
-        return Standing(exists=True)
+            return Freshness(exists=True, fault=str(unusable))
+        return Freshness(exists=True)
 
     def _answered(
-        self, form: Shape, prepared: Callable[[Shape, Snapshot], Answer], direct: Callable[[Tables, Shape], Answer]
+        self,
+        form: AnswerLayout,
+        prepared: Callable[[AnswerLayout, Snapshot], Answer],
+        direct: Callable[[Tables, AnswerLayout], Answer],
     ) -> Answer:
         # The source is read outside the handlers: what fails there must not carry what failed here as its cause.
         try:

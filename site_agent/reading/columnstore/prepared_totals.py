@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from site_agent.reading.bounding.tally import finish, tally_width
-from site_agent.reading.columnstore.aggregate import Adding, Chunk, CodeCounts, RecordSums, RowSums
+from site_agent.reading.columnstore.aggregate import Adding, CodeCounts, PatientChunk, RecordSums, RowSums
 from site_agent.reading.columnstore.array_cells import Cells, cells_of, levels_of, text_cells
 from site_agent.reading.columnstore.row_filter import selected
 from site_agent.reading.columnstore.scan import chunks
 from site_agent.reading.columnstore.snapshot import Snapshot
-from wardround.federation.forms.parts import Part, Records, Shape, Sums, Tally
+from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums, Tally
 from wardround.federation.forms.release import showable
 from wardround.privacy.noise.vectors import Bounded
 
 
-def bounded_totals(form: Shape, snapshot: Snapshot) -> tuple[Bounded, ...]:
+def bounded_totals(form: AnswerLayout, snapshot: Snapshot) -> tuple[Bounded, ...]:
     """The bounded total of every part.
 
     Raises:
@@ -26,7 +26,7 @@ def bounded_totals(form: Shape, snapshot: Snapshot) -> tuple[Bounded, ...]:
     return tuple(finish(part, tally) for part, tally in zip(form.parts, tallies, strict=True))
 
 
-def key_counts(form: Shape, snapshot: Snapshot) -> Mapping[str, int]:
+def key_counts(form: AnswerLayout, snapshot: Snapshot) -> Mapping[str, int]:
     """How many units hold each text of the open column whose keys the question asks for.
 
     Raises:
@@ -42,17 +42,17 @@ def key_counts(form: Shape, snapshot: Snapshot) -> Mapping[str, int]:
     return dict(sorted((text, int(count)) for text, count in counts if count))
 
 
-def _scanned(form: Shape, snapshot: Snapshot, sums: list[Adding]) -> list[Tally]:
+def _scanned(form: AnswerLayout, snapshot: Snapshot, sums: list[Adding]) -> list[Tally]:
     patients = snapshot.patients()
     cohort = None if form.query.cohort is None else selected(form.query.cohort, snapshot.column)
     for span in chunks(patients):
-        chunk = Chunk(span, patients[span.rows], None if cohort is None else cohort(span.rows))
+        chunk = PatientChunk(span, patients[span.rows], None if cohort is None else cohort(span.rows))
         for each in sums:
             each.add(chunk)
     return [each.tally() for each in sums]
 
 
-def _sums(form: Shape, part: Part, snapshot: Snapshot) -> Adding:
+def _sums(form: AnswerLayout, part: Part, snapshot: Snapshot) -> Adding:
     cells, rows = cells_of(form, part, snapshot.column), snapshot.manifest.rows
     quantised = zip(part.columns, part.quantisers, strict=True) if part.quantisers else ()
     levels = [levels_of(snapshot.column(name), quantiser) for name, quantiser in quantised]

@@ -26,18 +26,18 @@ from site_agent.reading.batches import (
     Numbers,
     Places,
     Preparable,
-    Texts,
+    TextCodes,
     Values,
     every_column,
 )
 from site_agent.reading.columnstore.clustering import KeyedOrder, clustered
-from site_agent.reading.columnstore.column_encoding import NO_INTEGER, Extent, KeptColumn, encoded
+from site_agent.reading.columnstore.column_encoding import NO_INTEGER, CodeRange, KeptColumn, encoded
 from site_agent.reading.columnstore.row_filter import present, selected
 from site_agent.reading.examples import MOST_ROWS, Examples, Folds, UnitKey
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import Input, Matrix, Vector
 from wardround.federation.question.cohort import leaves
 from wardround.federation.study.study import Column, Table, Unit
@@ -46,12 +46,12 @@ _PENDING = 2**20
 _FAILURES = (SchemaRefused, OSError, MemoryError, LookupError, ValueError, ArithmeticError)
 
 
-def schema_of(form: StepForm) -> Shape:
+def schema_of(form: StepLayout) -> AnswerLayout:
     """A question that looks at the columns of a step, for its schema's sake; it is never asked."""
     return every_column(_needed(form))
 
 
-def read_examples(form: StepForm, source: Preparable, *, key: bytes, limits: Limits | None = None) -> Examples:
+def read_examples(form: StepLayout, source: Preparable, *, key: bytes, limits: Limits | None = None) -> Examples:
     """The examples of a step, from one state of the source; `key` is the site's own secret.
 
     Raises:
@@ -72,7 +72,7 @@ def _read(reading: _Reading, source: Preparable) -> _Reading:
     return reading
 
 
-def _needed(form: StepForm) -> Table:
+def _needed(form: StepLayout) -> Table:
     """The table with the columns that a step looks at, and no other."""
     model = form.step.training.model
     wanted = {model.target, *model.features}
@@ -84,7 +84,7 @@ def _needed(form: StepForm) -> Table:
 class _Reading:
     """Rows as they come, batch by batch."""
 
-    def __init__(self, form: StepForm, key: bytes, limits: Limits) -> None:
+    def __init__(self, form: StepLayout, key: bytes, limits: Limits) -> None:
         self.table = _needed(form)
         self._form, self._key = form, key
         self._most = limits.training_bytes // row_bytes(len(form.inputs))
@@ -234,7 +234,7 @@ class _Units:
 
 def _public(column: Column, values: Values) -> Values:
     """A category with public values by its places among them, however it came."""
-    if not isinstance(values, Texts) or column.open:
+    if not isinstance(values, TextCodes) or column.open:
         return values
     places = {text: place for place, text in enumerate(column.values)}
     table = np.array([*(places.get(text, OTHER) for text in values.texts), ABSENT], dtype=np.int32)
@@ -259,11 +259,11 @@ def _kept(column: Column, batch: Batch) -> KeptColumn:
     match values:
         case Integers(whole, known):
             raw = np.where(known, np.maximum(whole, NO_INTEGER + 1), NO_INTEGER)
-        case Texts(place, found):
+        case TextCodes(place, found):
             raw, texts = place, tuple(found)
         case Numbers(found) | Places(found) | Booleans(found) | Days(found):
             raw = found
-    extent = Extent(column)
+    extent = CodeRange(column)
     extent.see(raw)
     layout = extent.layout()
     return KeptColumn(column, layout, encoded(raw, column, layout), texts)  # type: ignore[arg-type]

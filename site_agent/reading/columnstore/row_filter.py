@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from site_agent.reading.batches import EPOCH, NO_DAY, Booleans, Days, Integers, Numbers, Places, Texts, Values
+from site_agent.reading.batches import EPOCH, NO_DAY, Booleans, Days, Integers, Numbers, Places, TextCodes, Values
 from site_agent.reading.columnstore.column_encoding import KeptColumn, rows_where
 from wardround.federation.question.cohort import (
     And,
@@ -82,7 +82,7 @@ def present(values: Values) -> Mask:
             return ~np.isnan(number)
         case Integers(_, known):
             return known
-        case Places(place) | Texts(place, _):
+        case Places(place) | TextCodes(place, _):
             return np.not_equal(place, -1)
         case Booleans(sign):
             return np.greater_equal(sign, 0)
@@ -119,7 +119,7 @@ def _among(values: Values, listed: tuple[Value, ...], column: Column) -> Mask:
             fractions = [value for value in listed if isinstance(value, float)]
             exact = np.array([value for value in listed if isinstance(value, int)], dtype=np.int64)
             return np.isin(whole, exact) | np.isin(whole.astype(np.float64), fractions)
-        case Texts(place, texts):
+        case TextCodes(place, texts):
             wanted = set(listed)
             return np.array([*(text in wanted for text in texts), False, False], dtype=np.bool_)[place]
         case _:
@@ -137,7 +137,7 @@ def _compared(values: Values, comparison: Callable[..., Mask], value: Value, col
             return comparison(whole, np.int64(value))
         case Places(place), str():
             return comparison(place, column.values.index(value) if value in column.values else _NOWHERE)
-        case Texts(place, texts), str():
+        case TextCodes(place, texts), str():
             return comparison(place, texts.index(value) if value in texts else _NOWHERE)
         case Booleans(sign), bool():
             return comparison(sign, int(value))

@@ -14,9 +14,20 @@ from typing import BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from site_agent.reading.batches import ABSENT, OTHER, Batch, Booleans, Days, Integers, Numbers, Places, Texts, Values
+from site_agent.reading.batches import (
+    ABSENT,
+    OTHER,
+    Batch,
+    Booleans,
+    Days,
+    Integers,
+    Numbers,
+    Places,
+    TextCodes,
+    Values,
+)
 from site_agent.reading.columnstore.clustering import PARTITIONS, Dictionary, KeyedOrder, Words, partition_of
-from site_agent.reading.columnstore.column_encoding import NO_INTEGER, Extent, raw_type
+from site_agent.reading.columnstore.column_encoding import NO_INTEGER, CodeRange, raw_type
 from site_agent.reading.columnstore.sorting import ORDER, UNIT, Sorted, in_order
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import SourceFailed
@@ -48,7 +59,7 @@ class Partitions:
             )
             for name in names
         }
-        self.extents = {column.name: Extent(column) for column in table.columns}
+        self.extents = {column.name: CodeRange(column) for column in table.columns}
         self.rows = 0
         columns = [(field_name(place), raw_type(column)) for place, column in enumerate(table.columns)]
         self.row_type = np.dtype([(UNIT, "<i8"), (ORDER, "<u8"), *columns])
@@ -119,7 +130,7 @@ class Partitions:
                 return day, day.astype(np.int64).view(np.uint64)
             case ColumnType.CATEGORY, Places(place) if not column.open:
                 return place, place.astype(np.int64).view(np.uint64)
-            case ColumnType.CATEGORY, Texts(place, texts):
+            case ColumnType.CATEGORY, TextCodes(place, texts):
                 if not column.open:
                     return self._public(column, place, texts)
                 return self._numbered_texts(self._open[column.name], place, texts)

@@ -24,7 +24,7 @@ class Tie(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QueryRows:
     """The rows of a query."""
 
     patients: bool
@@ -40,7 +40,7 @@ class Outcome:
         found = [tie for column, tie in self.columns if column == name]
         return min(found) if found else None
 
-    def renamed(self, names: Sequence[str]) -> Outcome:
+    def renamed(self, names: Sequence[str]) -> QueryRows:
         """The same rows with names of their own for the first columns.
 
         Raises:
@@ -52,9 +52,9 @@ class Outcome:
             raise Unclear("must give columns their names inside the query, not after its alias")
         kept = self.columns[len(names) :]
         renamed = tuple((name, tie) for name, (_, tie) in zip(names, self.columns, strict=False))
-        return Outcome(self.patients, renamed + kept, self.open, self.rowwise, self.reads)
+        return QueryRows(self.patients, renamed + kept, self.open, self.rowwise, self.reads)
 
-    def followed_by(self, other: Outcome) -> Outcome:
+    def followed_by(self, other: QueryRows) -> QueryRows:
         """The rows of both, one after the other.
 
         Raises:
@@ -68,10 +68,10 @@ class Outcome:
             (name, min(tie, its)) for (name, tie), (_, its) in zip(self.columns, other.columns, strict=True)
         )
         rowwise, reads = self.rowwise and other.rowwise, self.reads or other.reads
-        return Outcome(self.patients, columns, rowwise=rowwise, reads=reads)
+        return QueryRows(self.patients, columns, rowwise=rowwise, reads=reads)
 
 
-def outcome_of(select: exp.Select, scope: Scope, *, rowwise: bool, reads: bool) -> Outcome:
+def outcome_of(select: exp.Select, scope: Scope, *, rowwise: bool, reads: bool) -> QueryRows:
     """The columns of a SELECT whose names are resolved."""
     columns: list[tuple[str, Tie]] = []
     is_open = False
@@ -88,7 +88,7 @@ def outcome_of(select: exp.Select, scope: Scope, *, rowwise: bool, reads: bool) 
     for name, tie in columns:
         if tie is Tie.KEY and names.count(name) > 1:
             raise Unclear(f"must not have two columns called {name!r}")
-    return Outcome(bool(scope.patients), tuple(columns), is_open, rowwise, reads)
+    return QueryRows(bool(scope.patients), tuple(columns), is_open, rowwise, reads)
 
 
 def tie_of(term: exp.Expr, scope: Scope) -> Tie:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from site_agent.reading.relations.allowed_sql import is_aggregate
-from site_agent.reading.relations.outcomes import Outcome, Tie, outcome_of, tie_of
+from site_agent.reading.relations.outcomes import QueryRows, Tie, outcome_of, tie_of
 from site_agent.reading.relations.promises import Promise
-from site_agent.reading.relations.scopes import Folding, Place, Scope, Source, Unclear, conjuncts, own
+from site_agent.reading.relations.scopes import Folding, Place, Relation, Scope, Unclear, conjuncts, own
 from site_agent.reading.relations.selects import (
     beyond,
     both,
@@ -75,8 +75,8 @@ class Ownership:
             raise Unclear(f"must hand the unit key on unchanged as {self.promise.unit_key!r}{self._hint(query)}")
 
     def query(
-        self, query: exp.Query, ctes: Mapping[str, Outcome], parent: Scope | None, *, tie: bool = True
-    ) -> Outcome:
+        self, query: exp.Query, ctes: Mapping[str, QueryRows], parent: Scope | None, *, tie: bool = True
+    ) -> QueryRows:
         """The rows of any query; with `parent` and `tie`, those of the patient of the row outside."""
         inner = query
         while isinstance(inner, exp.Subquery):
@@ -95,7 +95,9 @@ class Ownership:
 
     # --- One SELECT ---------------------------------------------------------------------------------------
 
-    def _select(self, select: exp.Select, ctes: Mapping[str, Outcome], parent: Scope | None, *, tie: bool) -> Outcome:
+    def _select(
+        self, select: exp.Select, ctes: Mapping[str, QueryRows], parent: Scope | None, *, tie: bool
+    ) -> QueryRows:
         if part := beyond(select, _SELECT):
             word = part.rstrip("_").upper()
             raise Unclear(f"may not use {word}{_INSTEAD.get(word, '')}")
@@ -116,7 +118,7 @@ class Ownership:
             self._distinct(select, scope, outcome)
         return outcome
 
-    def _ctes(self, query: exp.Query, ctes: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    def _ctes(self, query: exp.Query, ctes: Mapping[str, QueryRows]) -> dict[str, QueryRows]:
         known, with_ = dict(ctes), query.args.get("with_")
         own_queries = list(with_.expressions) if with_ is not None else []
         names = [self.folding.of(cte.args["alias"].this) for cte in own_queries]
@@ -133,7 +135,7 @@ class Ownership:
             known[name] = found.renamed([self.folding.of(each) for each in cte.args["alias"].args.get("columns") or ()])
         return known
 
-    def _from(self, select: exp.Select, scope: Scope, ctes: Mapping[str, Outcome]) -> None:
+    def _from(self, select: exp.Select, scope: Scope, ctes: Mapping[str, QueryRows]) -> None:
         from_ = select.args.get("from_")
         if from_ is None:
             return
@@ -150,7 +152,7 @@ class Ownership:
                 join.set("on", both(join.args.get("on"), equal_columns(column, scope, earlier, name)))
             join.set("using", None)
 
-    def _source(self, item: exp.Expr, ctes: Mapping[str, Outcome], *, optional: bool = False) -> Source:
+    def _source(self, item: exp.Expr, ctes: Mapping[str, QueryRows], *, optional: bool = False) -> Relation:
         alias = item.args.get("alias")
         columns = [self.folding.of(each) for each in (alias.args.get("columns") if alias is not None else None) or ()]
         if isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier) and not beyond(item, _TABLE):
@@ -169,7 +171,7 @@ class Ownership:
             ):
                 raise Unclear("may list plain values alone in VALUES")
             identifier: exp.Identifier = item.args["alias"].this
-            return Source(identifier, patients=False, columns=tuple(columns), optional=optional)
+            return Relation(identifier, patients=False, columns=tuple(columns), optional=optional)
         else:
             raise Unclear(
                 "may read tables, views and queries alone in FROM, no functions, LATERAL, samples or brackets"
@@ -177,18 +179,18 @@ class Ownership:
         found = found.renamed(columns)
         keys = frozenset(column for column, tie in found.columns if tie is Tie.KEY)
         names = None if found.open else tuple(column for column, _ in found.columns)
-        return Source(called, found.patients, names, keys, rowwise=found.rowwise, optional=optional)
+        return Relation(called, found.patients, names, keys, rowwise=found.rowwise, optional=optional)
 
-    def _table(self, item: exp.Table, called: exp.Identifier, columns: Collection[str], *, optional: bool) -> Source:
+    def _table(self, item: exp.Table, called: exp.Identifier, columns: Collection[str], *, optional: bool) -> Relation:
         written = ".".join(part.name for part in item.parts)
         if columns:
             raise Unclear(f"must give the columns of {written!r} their names in SELECT, not after its alias")
         if self.promise.only is not None and (written.lower() not in self.promise.only):
             raise Unclear(f"may read {' and '.join(self.promise.only)} alone")
         if self._is_public(item):
-            return Source(called, patients=False, optional=optional)
+            return Relation(called, patients=False, optional=optional)
         keys = self.promise.keys_of(written, self.folding)
-        return Source(called, patients=True, keys=keys, rowwise=True, optional=optional, written=written)
+        return Relation(called, patients=True, keys=keys, rowwise=True, optional=optional, written=written)
 
     def _is_public(self, item: exp.Table) -> bool:
         parts = tuple(self.folding.of(part) for part in item.parts)
@@ -289,7 +291,7 @@ class Ownership:
 
     # --- Queries inside -----------------------------------------------------------------------------------
 
-    def _subqueries(self, select: exp.Select, scope: Scope, ctes: Mapping[str, Outcome]) -> bool:
+    def _subqueries(self, select: exp.Select, scope: Scope, ctes: Mapping[str, QueryRows]) -> bool:
         """Check the queries in expressions; whether one of them reads patients."""
         reads = False
         items = {id(item.this) for item in (select.args.get("from_"), *(select.args.get("joins") or ())) if item}
@@ -359,7 +361,7 @@ class Ownership:
             if loose is not None:
                 raise Unclear(f"must group by {loose} or add it up: otherwise it is of whichever row comes first")
 
-    def _distinct(self, select: exp.Select, scope: Scope, outcome: Outcome) -> None:
+    def _distinct(self, select: exp.Select, scope: Scope, outcome: QueryRows) -> None:
         if select.args["distinct"].args.get("on") is not None:
             raise Unclear(
                 "may not use DISTINCT ON: which row stays would depend on where it lies; use a window or max(…)"

@@ -38,7 +38,7 @@ class Folding:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Relation:
     """One table, query or list of values in a FROM."""
 
     identifier: exp.Identifier
@@ -65,7 +65,7 @@ class Scope:
 
     folding: Folding
     parent: Scope | None = None
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, Relation] = field(default_factory=dict)
     # A column of USING → the source whose column it is.
     merged: dict[str, str] = field(default_factory=dict)
     # The columns that hold the key of the patient whose row this is.
@@ -83,7 +83,7 @@ class Scope:
         """The sources that hold patients."""
         return [name for name, source in self.sources.items() if source.patients]
 
-    def add(self, source: Source) -> str:
+    def add(self, source: Relation) -> str:
         """One more source of FROM.
 
         Raises:
@@ -101,7 +101,7 @@ class Scope:
         """The unit key's columns in the queries around this one."""
         return set() if self.parent is None else self.parent.keys | self.parent.outer_keys()
 
-    def place(self, column: exp.Column) -> tuple[Place, Source]:
+    def place(self, column: exp.Column) -> tuple[Place, Relation]:
         """Where a column that names its table is.
 
         Raises:

@@ -28,7 +28,7 @@ from site_agent.reading.statements.sql_trees import (
 )
 from site_agent.reading.statements.tally_sql import tally_of
 from site_agent.reading.statements.where_sql import column_name, condition
-from wardround.federation.forms.parts import Part, Shape
+from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.federation.forms.release import showable
 from wardround.federation.limits import MAX_TEXT
 from wardround.federation.study.study import Unit
@@ -38,7 +38,9 @@ _RANKED, _COUNTING = "ranked", "counting"
 _PLACE, _NUMBER = "place", "number"
 
 
-def capped_tally_statement(form: Shape, part: Part, rows: TypedRows, dialect: Dialect, *, cap: int) -> exp.Select:
+def capped_tally_statement(
+    form: AnswerLayout, part: Part, rows: TypedRows, dialect: Dialect, *, cap: int
+) -> exp.Select:
     """The tally over at most `cap` records of each unit, chosen by windows over the unit's own records."""
     held = (CELL, *value_names(part))
     statement = tally_of(_COUNTING, form, part, dialect)
@@ -72,7 +74,7 @@ def _counts(dialect: Dialect, cap: int) -> exp.Expression:
 # --- Keys -------------------------------------------------------------------------------------------------
 
 
-def key_rows(form: Shape, rows: TypedRows, dialect: RowDialect) -> exp.Select:
+def key_rows(form: AnswerLayout, rows: TypedRows, dialect: RowDialect) -> exp.Select:
     """(unit, key): the rows of the cohort that hold a text of the open column which may be asked for."""
     named_key = named(ref(column_name(form.parts[0].columns[0])), KEY)
     inner = exp.select(ref(UNIT), named_key).from_(rows.query.subquery("typed"), copy=False)
@@ -83,7 +85,7 @@ def key_rows(form: Shape, rows: TypedRows, dialect: RowDialect) -> exp.Select:
     return chosen.where(present(ref(UNIT)), present(ref(KEY)), paren(short), copy=False)
 
 
-def keys_statement(form: Shape, rows: TypedRows, dialect: Dialect) -> exp.Select:
+def keys_statement(form: AnswerLayout, rows: TypedRows, dialect: Dialect) -> exp.Select:
     """(key, number): how many units hold each text of the open column, of each unit at most so many texts."""
     chosen = key_rows(form, rows, dialect)
     by_patient = form.unit is Unit.PATIENT

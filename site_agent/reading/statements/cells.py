@@ -22,13 +22,13 @@ from site_agent.reading.statements.sql_trees import (
 )
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.forms.grids import Coding, Quantiser
-from wardround.federation.forms.parts import Part, Shape
+from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.federation.question.grouping import domain, month_range
 from wardround.federation.question.query import GroupBy, Grouping
 from wardround.federation.study.study import Column, ColumnType
 
 
-def cell(form: Shape, part: Part, dialect: RowDialect) -> exp.Expression:
+def cell(form: AnswerLayout, part: Part, dialect: RowDialect) -> exp.Expression:
     """The number of the row's cell, the last grouping counting fastest; NULL outside the public keys."""
     found: exp.Expression | None = None
     for grouping in part.groupings:

@@ -27,7 +27,7 @@ from site_agent.reading.statements.sql_trees import (
     times,
 )
 from site_agent.reading.statements.where_sql import condition
-from wardround.federation.forms.parts import Part, Records, Shape, Sums
+from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums
 from wardround.federation.question.cohort import leaves
 from wardround.federation.study.study import Column
 
@@ -46,7 +46,7 @@ class TypedRows:
     query: exp.Query
 
 
-def columns_needed(form: Shape) -> tuple[Column, ...]:
+def columns_needed(form: AnswerLayout) -> tuple[Column, ...]:
     """The columns of the study that the question looks at, each once."""
     names = [name for aggregate in form.query.aggregates for name in aggregate.columns]
     names += [grouping.column for grouping in form.query.group_by]
@@ -74,7 +74,7 @@ def value_names(part: Part) -> tuple[str, ...]:
             assert_never(part.sums)
 
 
-def selected(form: Shape, part: Part, rows: TypedRows, dialect: RowDialect) -> exp.Select:
+def selected(form: AnswerLayout, part: Part, rows: TypedRows, dialect: RowDialect) -> exp.Select:
     """The cohort's rows as (unit, cell, levels or code) in whole numbers; rows that lack one of them are left out."""
     names = level_names(part)
     projection = [ref(UNIT), named(cell(form, part, dialect), CELL)]
@@ -88,7 +88,7 @@ def selected(form: Shape, part: Part, rows: TypedRows, dialect: RowDialect) -> e
     return outer.where(*(present(ref(name)) for name in kept), copy=False)
 
 
-def records(form: Shape, part: Part, dialect: Dialect) -> exp.Select:
+def records(form: AnswerLayout, part: Part, dialect: Dialect) -> exp.Select:
     """Rows of `selected` as records (unit, cell, `value_names`): each row, or one for each unit and cell."""
     source, keys = relation(SELECTED), [ref(UNIT), ref(CELL)]
     if is_weighed(form, part):
@@ -106,7 +106,7 @@ def records(form: Shape, part: Part, dialect: Dialect) -> exp.Select:
 
 def with_records(
     statement: exp.Select,
-    form: Shape,
+    form: AnswerLayout,
     part: Part,
     rows: TypedRows,
     dialect: Dialect,

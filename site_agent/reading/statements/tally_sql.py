@@ -17,13 +17,13 @@ from site_agent.reading.bounding.tally import is_weighed, tally_width
 from site_agent.reading.statements.dialect import Dialect
 from site_agent.reading.statements.records import CELL, RECORDS, WEIGHT, TypedRows, value_names, with_records
 from site_agent.reading.statements.sql_trees import counted, grouped, named, ref, relation, times
-from wardround.federation.forms.parts import Part, Shape, Sums, Tally
+from wardround.federation.forms.parts import AnswerLayout, Part, Sums, Tally
 
 _LARGEST = 2**63
 _AT_ONCE = 2**14
 
 
-def tally_statement(form: Shape, part: Part, rows: TypedRows, dialect: Dialect) -> exp.Select:
+def tally_statement(form: AnswerLayout, part: Part, rows: TypedRows, dialect: Dialect) -> exp.Select:
     """The tally over all records: right where `record_cap` is None."""
     return with_records(tally_of(RECORDS, form, part, dialect), form, part, rows, dialect)
 
@@ -33,7 +33,7 @@ def is_coded(part: Part) -> bool:
     return part.sums is Sums.CODES
 
 
-def tally_of(source: str, form: Shape, part: Part, dialect: Dialect) -> exp.Select:
+def tally_of(source: str, form: AnswerLayout, part: Part, dialect: Dialect) -> exp.Select:
     """The lines of the tally over an earlier part of the statement that holds records; see `read_tally`."""
     if is_coded(part):
         return grouped(relation(source), [ref(CELL), ref(value_names(part)[0])], [named(counted(), "n")])
@@ -41,7 +41,7 @@ def tally_of(source: str, form: Shape, part: Part, dialect: Dialect) -> exp.Sele
     return grouped(relation(source), [ref(CELL)], [*sums])
 
 
-def _totals(form: Shape, part: Part, dialect: Dialect) -> list[exp.Expression]:
+def _totals(form: AnswerLayout, part: Part, dialect: Dialect) -> list[exp.Expression]:
     names = value_names(part)
     sums = [dialect.total(ref(name)) for name in names]
     match part.sums:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling import call
-from wardround.analyst.link.waiting import Round
+from wardround.analyst.link.link import RoundNotice
 from wardround.cli.analyst_commands import RoundLines
 from wardround.federation.question.answer import Progress, SiteState
 
@@ -79,7 +79,7 @@ def test_every_round_has_its_title_and_its_sites(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stderr", stream)
     lines = RoundLines()
     for number, title in ((1, "KEYS(code)"), (2, "the question")):
-        lines.begin(Round(number, 2, title))
+        lines.begin(RoundNotice(number, 2, title))
         lines.show(Progress(1, (("north", SiteState.RELEASED),)))
     assert stream.getvalue().splitlines() == [
         "round 1 of 2: KEYS(code)",

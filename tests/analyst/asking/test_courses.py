@@ -11,10 +11,10 @@ from tests.analyst.stored import PRIVACY
 from wardround.analyst.asking.builder import query
 from wardround.analyst.asking.client import Client
 from wardround.analyst.asking.multi_round import composed, round_epsilon
-from wardround.analyst.link.waiting import Round
+from wardround.analyst.link.link import RoundNotice
 from wardround.federation.errors import BudgetExceeded, PeerUnreachable, QueryMistaken, TooFewSites
 from wardround.federation.plan.sql_text import query_text
-from wardround.federation.question.answer import Excess, Loss
+from wardround.federation.question.answer import Loss, Shortfall
 from wardround.federation.question.cohort import And, Or, Within
 from wardround.federation.question.query import Aggregate, Statistic
 from wardround.federation.study.study_file import parse_study
@@ -32,7 +32,7 @@ def asked_of(hospital: Hospital) -> list[str]:
 
 def test_an_open_category_is_selected_first_and_then_grouped_by() -> None:
     hospital = Hospital()
-    rounds: list[Round] = []
+    rounds: list[RoundNotice] = []
     text = "SELECT code, COUNT(DISTINCT patient_id) AS n FROM encounters WHERE age >= 40 GROUP BY code ORDER BY n"
     result = Client(hospital).ask(text, epsilon=0.5, on_round=rounds.append)
     where = "WHERE (age >= 40) AND (code IN ('aa', 'bb'))"
@@ -268,7 +268,7 @@ def test_a_dry_run_of_several_rounds_says_when_all_of_them_would_not_fit() -> No
     left = hospital.remaining()
     asked = len(hospital.asked)
     preview = Client(hospital).preview(BY_CODE, epsilon=whole)
-    assert preview.preview.excess == Excess(whole, left)
+    assert preview.preview.excess == Shortfall(whole, left)
     assert f"It would be refused: ε = {left:.4g} remains, {whole - left:.4g} too little." in str(preview)
     with pytest.raises(BudgetExceeded) as refusal:
         Client(hospital).ask(BY_CODE, epsilon=whole)

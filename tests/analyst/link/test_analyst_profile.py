@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from wardround.analyst.link.open_profile import open_profile
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.trust.certificates import key_to_pem, new_tls_key, subject
-from wardround.federation.trust.profile import Profile, write_profile
+from wardround.federation.trust.profile import AnalystProfile, write_profile
 
 BEGINS = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 ENDS = datetime.datetime(2026, 2, 1, tzinfo=datetime.UTC)
@@ -31,7 +31,7 @@ def certificate(key: ec.EllipticCurvePrivateKey) -> str:
 
 
 KEY = new_tls_key()
-PROFILE = Profile(
+PROFILE = AnalystProfile(
     name="ada",
     address="coordinator.example.org:7443",
     study="cardio",

@@ -47,7 +47,7 @@ from wardround.federation.question.answer import (
     SiteState,
 )
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
-from wardround.federation.trust.profile import Profile, write_profile
+from wardround.federation.trust.profile import AnalystProfile, write_profile
 
 STUDY = """
 name = "cardio"
@@ -150,10 +150,10 @@ class House:
         if self.serving is not None:
             self.serving.stop(grace_seconds=0)
 
-    def profile(self) -> Profile:
+    def profile(self) -> AnalystProfile:
         key = new_tls_key()
         certificate = self.authority.issue(key.public_key(), role=Role.ANALYST, name="ada", life=BRIEF, now=self.now)
-        return Profile(
+        return AnalystProfile(
             name="ada",
             address=f"{HOST}:{self.port}",
             study="cardio",

@@ -15,7 +15,7 @@ from protos._generated import answer_pb2 as pb
 from protos.words import ANSWER, ESTIMATE
 from tests.analyst.stored import estimate, stored
 from wardround.analyst.showing.plot import picture
-from wardround.analyst.showing.presentation import Asked, Compared, Ordering, View
+from wardround.analyst.showing.presentation import BoundQuestion, Compared, Ordering, Presentation
 from wardround.analyst.showing.result import Result
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.question.answer import Answer, Estimate, Loss
@@ -93,26 +93,26 @@ def test_a_curve_ends_and_a_series_breaks_where_nothing_is_known() -> None:
     assert len(pieces) == 4
 
 
-def grouped(view: View) -> list[object]:
+def grouped(view: Presentation) -> list[object]:
     query = Query("t", (Aggregate(Statistic.MEAN, "sbp"),), None, (Grouping("dx"),))
     answer = stored(
         estimate("mean", "sbp", 120.0, 1.0, group=(("dx", "a"),)),
         unknown(group=(("dx", "b"),)),
         estimate("mean", "sbp", 140.0, 1.0, group=(("dx", "c"),)),
     )
-    result = Result(answer, Asked(query, view))
+    result = Result(answer, BoundQuestion(query, view))
     return [dict(each.group)["dx"] for each in result] + [result.gap]
 
 
 @pytest.mark.parametrize("compare", Operator)
 def test_nothing_is_true_of_a_number_that_is_not_known(compare: Operator) -> None:
-    assert "b" not in grouped(View(having=Compared(0, compare, 130.0)))
+    assert "b" not in grouped(Presentation(having=Compared(0, compare, 130.0)))
 
 
 def test_groups_without_an_estimate_stand_last_and_make_no_gap() -> None:
-    assert grouped(View(order=(Ordering(0),))) == ["a", "c", "b", None]
-    assert grouped(View(order=(Ordering(0, descending=True),))) == ["c", "a", "b", None]
-    assert grouped(View(order=(Ordering(0),), limit=2)) == ["a", "c", None]
+    assert grouped(Presentation(order=(Ordering(0),))) == ["a", "c", "b", None]
+    assert grouped(Presentation(order=(Ordering(0, descending=True),))) == ["c", "a", "b", None]
+    assert grouped(Presentation(order=(Ordering(0),), limit=2)) == ["a", "c", None]
 
 
 def wired(estimates: tuple[Estimate, ...]) -> pb.Answer:

@@ -18,12 +18,12 @@ from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, Q
 from wardround.federation.question.answer import (
     Answer,
     Estimate,
-    Excess,
     ExpectedError,
     Loss,
     Preview,
     PrivacyStatement,
     Remaining,
+    Shortfall,
 )
 
 PRIVACY = PrivacyStatement(
@@ -311,7 +311,7 @@ def test_a_document_holds_dates_as_text_and_no_infinity() -> None:
     ],
 )
 def test_a_preview_that_does_not_fit_says_by_how_much(remaining: float, sentence: str) -> None:
-    preview = dataclasses.replace(PREVIEW, excess=Excess(0.5, remaining))
+    preview = dataclasses.replace(PREVIEW, excess=Shortfall(0.5, remaining))
     assert sentence in str(PreviewResult(preview))
     refusal = PreviewResult(preview).document()["refusal"]
     assert refusal == error_document(BudgetExceeded(asked=0.5, remaining=remaining))["error"]

@@ -11,7 +11,7 @@ import pytest
 from tests.analyst.stored import ANSWER, estimate, stored
 from wardround.analyst.asking.builder import query
 from wardround.analyst.showing.earlier_answers import owners, places_of
-from wardround.analyst.showing.presentation import Asked, statistic_label
+from wardround.analyst.showing.presentation import BoundQuestion, statistic_label
 from wardround.analyst.showing.result import Result
 from wardround.analyst.sql.read import read
 from wardround.federation.plan.sql_text import aggregate_text, label_text
@@ -131,7 +131,7 @@ def test_the_same_statistic_within_other_bounds_is_told_apart_by_its_order() -> 
     assert places(asked, *cells) == (0, 0, 1, 1)
     # And HAVING means the one it names.
     having = query("t").group_by("c").mean("x").mean("x", within={"x": (1, 2)}).having("AVG(CLAMP(x, 1, 2)) > 4")
-    assert len(Result(stored(*cells), Asked(having.query, having.view))) == 0
+    assert len(Result(stored(*cells), BoundQuestion(having.query, having.view))) == 0
 
 
 def test_statistics_with_several_numbers_keep_them_together() -> None:
@@ -159,7 +159,7 @@ def test_an_estimate_that_says_its_place_is_believed() -> None:
     asked = query("t").mean("x").mean("x", within={"x": (1, 2)}).query
     swapped = [dataclasses.replace(estimate("mean", "x", 5.0, 1.0), place=place) for place in (1, 0)]
     assert places_of(swapped, asked) == (1, 0)
-    labels = [line.label for line in Result(stored(*swapped), Asked(asked)).shown.lines]
+    labels = [line.label for line in Result(stored(*swapped), BoundQuestion(asked)).shown.lines]
     assert labels == ["AVG(CLAMP(x, 1.0, 2.0))", "AVG(x)"]
 
 
@@ -173,7 +173,7 @@ def test_an_estimate_beyond_the_question_has_no_place_in_it() -> None:
     )
     told = [of_none, dataclasses.replace(beyond, place=1), dataclasses.replace(own, place=0)]
     assert places_of(told, asked) == (None, None, 0)
-    labels = [line.label for line in Result(stored(*told), Asked(asked)).shown.lines]
+    labels = [line.label for line in Result(stored(*told), BoundQuestion(asked)).shown.lines]
     assert labels == ["COUNT(DISTINCT x)", "AVG(x)", "COUNT(*)"]
 
 

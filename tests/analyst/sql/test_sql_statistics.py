@@ -7,7 +7,7 @@ import math
 import pytest
 
 from wardround.analyst.asking.builder import Draft, bins, month, query
-from wardround.analyst.showing.presentation import Compared, Every, Ordering, Some, View
+from wardround.analyst.showing.presentation import Compared, Every, Ordering, Presentation, Some
 from wardround.analyst.sql.read import parse, read
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.plan.sql_text import query_text
@@ -152,18 +152,18 @@ def test_what_is_shown_is_no_part_of_the_question() -> None:
     plain = "SELECT c, COUNT(*), AVG(x) FROM t GROUP BY c"
     other = "SELECT c AS code, COUNT(*) AS n, AVG(x) FROM t GROUP BY code HAVING n > 5 ORDER BY n DESC LIMIT 3"
     assert parse(other) == parse(plain)
-    assert read(plain).view == View()
+    assert read(plain).view == Presentation()
 
 
 @pytest.mark.parametrize(
     ("clauses", "view"),
     [
-        ("HAVING COUNT(*) > 5", View(having=Compared(0, Operator.GREATER, 5.0))),
-        ("HAVING 5 < COUNT(*)", View(having=Compared(0, Operator.GREATER, 5.0))),
-        ("HAVING (AVG(x)) <> -(2.5)", View(having=Compared(1, Operator.UNEQUAL, -2.5))),
+        ("HAVING COUNT(*) > 5", Presentation(having=Compared(0, Operator.GREATER, 5.0))),
+        ("HAVING 5 < COUNT(*)", Presentation(having=Compared(0, Operator.GREATER, 5.0))),
+        ("HAVING (AVG(x)) <> -(2.5)", Presentation(having=Compared(1, Operator.UNEQUAL, -2.5))),
         (
             "HAVING COUNT(*) >= 5 AND (AVG(x) < 1 OR AVG(x) = 2)",
-            View(
+            Presentation(
                 having=Every(
                     (
                         Compared(0, Operator.GREATER_OR_EQUAL, 5.0),
@@ -174,17 +174,19 @@ def test_what_is_shown_is_no_part_of_the_question() -> None:
         ),
         (
             "HAVING COUNT(*) BETWEEN 5 AND 9",
-            View(having=Every((Compared(0, Operator.GREATER_OR_EQUAL, 5.0), Compared(0, Operator.LESS_OR_EQUAL, 9.0)))),
+            Presentation(
+                having=Every((Compared(0, Operator.GREATER_OR_EQUAL, 5.0), Compared(0, Operator.LESS_OR_EQUAL, 9.0)))
+            ),
         ),
-        ("ORDER BY COUNT(*) DESC", View(order=(Ordering(0, descending=True),))),
-        ("ORDER BY 3, 1 DESC", View(order=(Ordering(1), Ordering("c", descending=True)))),
-        ("ORDER BY c NULLS LAST", View(order=(Ordering("c"),))),
-        ("ORDER BY t.c, AVG(t.x)", View(order=(Ordering("c"), Ordering(1)))),
-        ("ORDER BY 2 LIMIT 7", View(order=(Ordering(0),), limit=7)),
-        ("LIMIT 1", View(limit=1)),
+        ("ORDER BY COUNT(*) DESC", Presentation(order=(Ordering(0, descending=True),))),
+        ("ORDER BY 3, 1 DESC", Presentation(order=(Ordering(1), Ordering("c", descending=True)))),
+        ("ORDER BY c NULLS LAST", Presentation(order=(Ordering("c"),))),
+        ("ORDER BY t.c, AVG(t.x)", Presentation(order=(Ordering("c"), Ordering(1)))),
+        ("ORDER BY 2 LIMIT 7", Presentation(order=(Ordering(0),), limit=7)),
+        ("LIMIT 1", Presentation(limit=1)),
     ],
 )
-def test_a_view_is_read(clauses: str, view: View) -> None:
+def test_a_view_is_read(clauses: str, view: Presentation) -> None:
     assert read(f"SELECT c, COUNT(*), AVG(x) FROM t GROUP BY c {clauses}").view == view
 
 
@@ -193,7 +195,7 @@ def test_aliases_name_what_is_shown_and_later_clauses_may_use_them() -> None:
         'SELECT c AS code, COUNT(*) AS n, AVG(x) AS "mean of x" FROM t GROUP BY code '
         'HAVING n > 5 AND "mean of x" < 9 ORDER BY "mean of x", code DESC'
     )
-    assert asked.view == View(
+    assert asked.view == Presentation(
         names=("n", "mean of x"),
         renamed=(("c", "code"),),
         having=Every((Compared(0, Operator.GREATER, 5.0), Compared(1, Operator.LESS, 9.0))),
@@ -211,7 +213,7 @@ def test_a_draft_has_the_same_view() -> None:
         "ORDER BY COUNT(*) DESC, c, x LIMIT 3"
     )
     assert (shown.query, shown.view) == (asked.query, asked.view)
-    assert draft.view == View()
+    assert draft.view == Presentation()
     for groups in (0, -1, True):
         with pytest.raises(QueryMistaken, match="limit takes a whole number"):
             draft.limit(groups)

@@ -14,22 +14,22 @@ from coordinator.store.ledger import Ledger, begin_ledger
 from tests.coordinator.hospitals import study
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.entry_body import cost_body, facts_body
-from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.trust.identity import Identity, Purpose
 from wardround.privacy.accounting.cost import Fact, total
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 SITES = ("one", "two", "three")
 
 
 def gaussian(z: int) -> Fact:
     """A count with discrete Gaussian noise of z times what one patient can change."""
-    return Fact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(64 * z)), 64, 64**2, 1)
+    return Fact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(64 * z)), 64, 64**2, 1)
 
 
 def laplace(epsilon: Fraction | float) -> Fact:
     """A count with discrete Laplace noise, at a scale in whole 1024ths."""
-    return Fact(NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(round(1024 / Fraction(epsilon)), 1024)), 1, 1, 1)
+    return Fact(NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(round(1024 / Fraction(epsilon)), 1024)), 1, 1, 1)
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Books:
 def books(folder: Path, *, sites: Iterable[str] = SITES, **changes: object) -> Books:
     """An empty ledger with these sites enrolled, under the study of the coordinator's tests."""
     agreed = study(**changes)
-    ledger = begin_ledger(folder, study=agreed, identity=Identity.generate(), keeping=Keeping.FILE)
+    ledger = begin_ledger(folder, study=agreed, identity=Identity.generate(), keeping=Durability.FILE)
     for name in sites:
         identity = Identity.generate()
         Roster(ledger).enrol_site(

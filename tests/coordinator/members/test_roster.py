@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.members.roster import MOST_PATIENTS
-from coordinator.store.members import SiteRecord, Standing
+from coordinator.store.members import MemberState, SiteRecord
 from tests.coordinator.hospitals import ANALYST, World, oracle
 from wardround.federation.errors import ConfigurationMistaken, NotAuthorized, SiteFrozen
 from wardround.federation.trust.identity import Identity
@@ -91,7 +91,7 @@ def test_revoking_twice_changes_nothing_and_an_unknown_name_is_said(world: World
 
 def test_strangers_the_frozen_and_the_revoked_are_not_admitted(world: World) -> None:
     roster = world.coordinator.roster
-    assert roster.admit_site("one").state is Standing.ACTIVE
+    assert roster.admit_site("one").state is MemberState.ACTIVE
     roster.freeze("two", "a fork")
     roster.freeze("two", "a fork")
     roster.revoke("three")
@@ -114,4 +114,4 @@ def test_strangers_the_frozen_and_the_revoked_are_not_admitted(world: World) -> 
 def test_a_frozen_site_can_still_be_revoked(world: World) -> None:
     world.coordinator.roster.freeze("two", "a fork")
     world.coordinator.roster.revoke("two")
-    assert world.coordinator.roster.site("two").state is Standing.REVOKED
+    assert world.coordinator.roster.site("two").state is MemberState.REVOKED

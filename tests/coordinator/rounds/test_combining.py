@@ -16,7 +16,7 @@ from coordinator.rounds.expected_error import expected_errors
 from coordinator.rounds.planning import plans_for
 from tests.coordinator.hospitals import PATIENTS, ask, study
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.plan import Plan, shape_of
@@ -42,13 +42,13 @@ GROUPED = Query(
 )
 
 
-def planned(query: Query, *, epsilon: float = 1.0, pure: bool = False) -> tuple[Plan, Shape, Study]:
+def planned(query: Query, *, epsilon: float = 1.0, pure: bool = False) -> tuple[Plan, AnswerLayout, Study]:
     agreed = study(delta=0) if pure else study()
     plan = plans_for(ask(epsilon, query=query), agreed, SITES)[0]
     return plan, shape_of(plan, agreed), agreed
 
 
-def mean_release(form: Shape, values: list[float]) -> np.ndarray:
+def mean_release(form: AnswerLayout, values: list[float]) -> np.ndarray:
     """The two-sided sums of one mean over exact values."""
     quantiser = form.parts[0].quantisers[0]
     levels = [round((Fraction(str(value)) - quantiser.origin) * quantiser.per_unit) for value in values]

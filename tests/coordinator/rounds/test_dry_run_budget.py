@@ -10,7 +10,7 @@ from tests.coordinator.hospitals import ANALYST, World, ask, oracle
 from tests.coordinator.rounds.test_trainings import step, training
 from wardround.federation.errors import BudgetExceeded
 from wardround.federation.plan.ask_request import AskRequest
-from wardround.federation.question.answer import Excess
+from wardround.federation.question.answer import Shortfall
 from wardround.federation.question.query import Aggregate, Query, Statistic
 
 AVERAGE = Query("encounters", (Aggregate(Statistic.MEAN, "sbp"),))
@@ -22,7 +22,7 @@ LATER = {
 }
 
 
-def told(world: World, request: AskRequest) -> Excess | None:
+def told(world: World, request: AskRequest) -> Shortfall | None:
     return world.coordinator.preview(ANALYST, request).excess
 
 
@@ -39,7 +39,7 @@ def test_a_dry_run_foretells_the_refusal(tmp_path: Path, later: str, pure_epsilo
     else:
         with pytest.raises(BudgetExceeded) as refusal:
             world.ask(LATER[later])
-        assert foretold == Excess(refusal.value.asked, refusal.value.remaining)
+        assert foretold == Shortfall(refusal.value.asked, refusal.value.remaining)
         assert foretold.asked > foretold.remaining
     world.close()
 
@@ -61,5 +61,5 @@ def test_what_is_left_of_pure_noise_is_not_left_for_a_training(tmp_path: Path) -
     assert 0.9 < foretold.remaining < 1.1 < foretold.asked < 2.0
     with pytest.raises(BudgetExceeded) as refusal:
         world.ask(step(0, of=training(5)))
-    assert foretold == Excess(refusal.value.asked, refusal.value.remaining)
+    assert foretold == Shortfall(refusal.value.asked, refusal.value.remaining)
     world.close()

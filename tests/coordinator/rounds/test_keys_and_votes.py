@@ -18,7 +18,7 @@ from site_agent.answering.key_release import one_vote, scores
 from tests.coordinator.losses import charged
 from tests.site_agent.lone_site import Rows
 from wardround.federation.errors import MalformedMessage, QueryMistaken
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release, decode_release, release_hash
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.ledger.entry_body import encode_body
@@ -71,7 +71,7 @@ class Ward(Rows):
 
     codes: tuple[int, ...] = (0, 0, 0)
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         (whole,), (part,) = super().bounded(form), form.parts
         return (dataclasses.replace(whole, total=np.array(self.codes, np.int64) * part.increment),)
 
@@ -204,7 +204,7 @@ def test_the_regret_of_agreeing_sites_is_as_often_within_its_bound_as_it_says() 
     assert np.mean(short) <= 0.05
 
 
-def vote(plan: Plan, form: Shape, site: str, counts: np.ndarray, chance: Chance) -> Release:
+def vote(plan: Plan, form: AnswerLayout, site: str, counts: np.ndarray, chance: Chance) -> Release:
     part = form.parts[0]
     bounded = Bounded(counts.astype(np.int64), part.l1_sensitivity, part.l2_sensitivity_squared, part.grid)
     chosen = chance.choose(scores(bounded), choice(plan, part))

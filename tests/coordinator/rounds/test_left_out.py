@@ -18,7 +18,7 @@ from wardround.analyst.showing.result import Result
 from wardround.federation.errors import TooFewSites
 from wardround.federation.forms.release import Release
 from wardround.privacy.inference.error_bars import passed_with_chance
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 END = 2**61
 
@@ -107,7 +107,7 @@ def test_noise_passes_the_end_with_that_chance_and_a_nearer_one_more_often(
     mechanism: Mechanism, scale: Fraction, chance: float
 ) -> None:
     """By adding up the law itself."""
-    end = passed_with_chance(NoiseLaw(mechanism, scale), chance)
+    end = passed_with_chance(NoiseDistribution(mechanism, scale), chance)
     width = float(scale)
     power = 2 if mechanism is Mechanism.DISCRETE_GAUSSIAN else 1
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from coordinator.rounds.planning import plans_for
-from coordinator.serving.page_cache import KEPT_BYTES, Reading
+from coordinator.serving.page_cache import KEPT_BYTES, PagedAnswer
 from protos.pages import PAGE_BYTES
 from protos.words import Watch
 from tests.coordinator.hospitals import study
@@ -71,7 +71,7 @@ def watch(first: int, *, plan_id: str = PLAN) -> Watch:
 
 
 def test_an_answer_is_kept_from_its_first_page_to_its_last() -> None:
-    reading, long = Reading(), answer(2 * PAGE_BYTES + 8)
+    reading, long = PagedAnswer(), answer(2 * PAGE_BYTES + 8)
     assert reading.begun("ada", watch(PAGE_BYTES)) is None
     reading.note("ada", watch(0), long)
     assert reading.begun("ada", watch(PAGE_BYTES)) is long
@@ -82,13 +82,13 @@ def test_an_answer_is_kept_from_its_first_page_to_its_last() -> None:
 
 
 def test_the_first_page_is_always_told_as_of_now() -> None:
-    reading = Reading()
+    reading = PagedAnswer()
     reading.note("ada", watch(0), answer(2 * PAGE_BYTES))
     assert reading.begun("ada", watch(0)) is None
 
 
 def test_nobody_gets_what_another_analyst_or_another_plan_was_told() -> None:
-    reading = Reading()
+    reading = PagedAnswer()
     reading.note("ada", watch(0), answer(2 * PAGE_BYTES))
     assert reading.begun("bob", watch(PAGE_BYTES)) is None
     assert reading.begun("ada", watch(PAGE_BYTES, plan_id=OTHER)) is None
@@ -98,13 +98,13 @@ def test_nobody_gets_what_another_analyst_or_another_plan_was_told() -> None:
 
 @pytest.mark.parametrize("outcome", [Progress(1, ()), answer(PAGE_BYTES)], ids=["progress", "one page"])
 def test_what_has_no_further_page_is_not_kept(outcome: Progress | Answer) -> None:
-    reading = Reading()
+    reading = PagedAnswer()
     reading.note("ada", watch(0), outcome)
     assert reading.begun("ada", watch(PAGE_BYTES)) is None
 
 
 def test_more_than_a_coordinator_should_hold_is_not_kept() -> None:
-    reading = Reading()
+    reading = PagedAnswer()
     piece = bytes(KEPT_BYTES // 4)
     updates = tuple(Update(f"site-{number}", piece) for number in range(5))
     large = Answer(PLAN, "patient", False, False, (), (), (), (), PRIVACY, updates)

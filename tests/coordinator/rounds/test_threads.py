@@ -19,7 +19,7 @@ from coordinator.store.ledger import open_ledger
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from wardround.federation.errors import AwaitingApproval, InvariantBroken, PeerUnreachable, TooFewSites
 from wardround.federation.forms.release import Release
-from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.task import SignedTask
 from wardround.federation.question.answer import Answer, Progress, SiteState
 
@@ -32,7 +32,7 @@ class Served(World):
     """The same world with threads: every hospital runs in its own, claiming with a long poll."""
 
     def opened(self) -> Coordinator:
-        ledger = open_ledger(self.folder, study=self.study, identity=self.identity, keeping=Keeping.FILE)
+        ledger = open_ledger(self.folder, study=self.study, identity=self.identity, keeping=Durability.FILE)
         return Coordinator(ledger, noiseless=True)
 
     def run(self, *names: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import coordinator.store
-from coordinator.store.members import Standing
+from coordinator.store.members import MemberState
 from coordinator.store.rounds import RoundState
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
 from wardround.federation.errors import InvariantBroken
@@ -30,9 +30,9 @@ def test_a_read_inside_a_block_sees_what_the_block_wrote(world: World) -> None:
     members = world.coordinator.ledger.members
     with members.changing("two") as member:
         member.freeze("for the test")
-        assert members.standing("two") is Standing.FROZEN
+        assert members.standing("two") is MemberState.FROZEN
         assert "two" not in members.active()
-    assert members.standing("two") is Standing.FROZEN
+    assert members.standing("two") is MemberState.FROZEN
 
 
 def test_a_block_that_raised_left_nothing(world: World) -> None:
@@ -40,7 +40,7 @@ def test_a_block_that_raised_left_nothing(world: World) -> None:
     with contextlib.suppress(Stopped), ledger.members.changing("two") as member:
         member.revoke()
         raise Stopped
-    assert ledger.members.standing("two") is Standing.ACTIVE
+    assert ledger.members.standing("two") is MemberState.ACTIVE
     assert world.kinds() == entries
 
 
@@ -57,7 +57,7 @@ def test_a_block_that_only_looked_changed_nothing(world: World) -> None:
         assert round_.before == before
         assert dict(round_.states) == ledger.tasks.states(plan_id)
     with ledger.submissions.accepting(plan_id, "two") as task:
-        assert (task.standing, task.opened_after, task.kept()) == (Standing.ACTIVE, 0, None)
+        assert (task.standing, task.opened_after, task.kept()) == (MemberState.ACTIVE, 0, None)
     with ledger.submissions.accepting("0" * 64, "nobody") as task:
         assert (task.standing, task.opened_after) == (None, None)
     assert before.state is RoundState.OPEN

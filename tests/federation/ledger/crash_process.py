@@ -21,7 +21,7 @@ from site_agent.store.ledger import SiteLedger
 from tests.federation.ledger.dying import Dying
 from tests.federation.ledger.ledger_bench import CAP, Bench, charge, plan_id
 from wardround.federation.forms.release import release_hash
-from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.trust.entry import EMPTY
 from wardround.federation.trust.identity import Identity
 
@@ -29,7 +29,7 @@ WORDS = ("a", "keys", "step1", "step0")
 REFUSED = "no"
 
 
-def scenario(folder: Path, *, words: tuple[str, ...], keeping: Keeping = Keeping.FILE) -> None:
+def scenario(folder: Path, *, words: tuple[str, ...], keeping: Durability = Durability.FILE) -> None:
     """What an agent does, from init to delivery; safe to repeat after any death.
 
     A process that dies does not lose what the operating system holds, so waiting for the disk only adds moments.
@@ -110,7 +110,7 @@ def die_at_random_moments(root: Path, times: int, seed: int) -> int:
         if not folder.exists():
             prepare(folder)
         words = tuple(f"{letter}{number % 3}" for letter in "abcd")
-        pid = child(lambda folder=folder, words=words: scenario(folder, words=words, keeping=Keeping.DURABLE))
+        pid = child(lambda folder=folder, words=words: scenario(folder, words=words, keeping=Durability.DURABLE))
         time.sleep(chance.uniform(0.0, 0.12))
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)

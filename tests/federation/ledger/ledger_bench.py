@@ -16,7 +16,7 @@ from site_agent.store.ledger import SiteLedger
 from site_agent.store.outbox import Kept
 from wardround.federation.forms.release import Release, release_hash
 from wardround.federation.ledger.entry_body import encode_body
-from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.plan import Charge, Plan
 from wardround.federation.plan.task import Released, SignedTask, Task, sign_task
 from wardround.federation.question.query import Aggregate, Query, Statistic
@@ -26,7 +26,7 @@ from wardround.privacy.accounting.cost import Fact
 from wardround.privacy.budget.filter import Cap
 from wardround.privacy.budget.training_charge import BlockFact, StageFact
 from wardround.privacy.mechanisms.partition_selection import SelectionFact
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 CAP = Cap(epsilon=3.0, delta=1e-6)
 VALUES = 3
@@ -45,10 +45,10 @@ def plan_id(word: str) -> str:
 
 
 def fact(scale: int = 400, *, dimension: int = VALUES, mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN) -> Fact:
-    return Fact(NoiseLaw(mechanism, Fraction(scale)), 64, 64**2, dimension)
+    return Fact(NoiseDistribution(mechanism, Fraction(scale)), 64, 64**2, dimension)
 
 
-SELECTION = SelectionFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4500, max_keys=2, steps=64)
+SELECTION = SelectionFact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4500, max_keys=2, steps=64)
 
 
 BLOCK = "b" * 64
@@ -57,7 +57,7 @@ ROUNDS = 3
 
 def step_charge(word: str, place: int, *, block: str = BLOCK, scale: int = 400) -> Charge:
     """A round of a training of three."""
-    stage = StageFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale)), 64**2, VALUES, ROUNDS)
+    stage = StageFact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale)), 64**2, VALUES, ROUNDS)
     return Charge(plan_id(word), (BlockFact(block, place, ROUNDS, VALUES, (stage,)),), block, place, dimension=VALUES)
 
 
@@ -77,7 +77,7 @@ class Bench:
     """One site with its coordinator's key."""
 
     folder: Path
-    keeping: Keeping = Keeping.FILE
+    keeping: Durability = Durability.FILE
     identity: Identity = field(default_factory=Identity.generate)
     coordinator: Identity = field(default_factory=Identity.generate)
     ledger: SiteLedger = field(init=False)

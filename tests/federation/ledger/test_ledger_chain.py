@@ -23,12 +23,12 @@ from wardround.federation.ledger.entry_body import (
     facts_body,
     facts_in,
 )
-from wardround.federation.ledger.sqlite_file import Database, Keeping
+from wardround.federation.ledger.sqlite_file import Database, Durability
 from wardround.federation.trust.entry import EMPTY, GENESIS, Head
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost, Fact
 from wardround.privacy.budget.filter import Cap
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 SIGNER = Identity.generate()
 ALLOWANCE = Cost(mu_squared=100, pure=10, slack=5)
@@ -36,7 +36,7 @@ ALLOWANCE = Cost(mu_squared=100, pure=10, slack=5)
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    database = Database(tmp_path / "ledger.sqlite", schema=chain.SCHEMA + accounts.SCHEMA, keeping=Keeping.FILE)
+    database = Database(tmp_path / "ledger.sqlite", schema=chain.SCHEMA + accounts.SCHEMA, keeping=Durability.FILE)
     with database.transaction() as inside:
         accounts.open_account(inside, "a", ALLOWANCE)
         yield inside
@@ -124,7 +124,7 @@ def test_any_other_text_is_not_a_body(text: str) -> None:
 amounts = st.integers(0, 2**80)
 facts = st.builds(
     Fact,
-    st.builds(NoiseLaw, st.sampled_from(Mechanism), st.integers(4096, 2**60).map(lambda k: Fraction(k, 1024))),
+    st.builds(NoiseDistribution, st.sampled_from(Mechanism), st.integers(4096, 2**60).map(lambda k: Fraction(k, 1024))),
     amounts,
     amounts,
     st.integers(1, 10**6),

@@ -14,7 +14,7 @@ import pytest
 
 from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerBusy, LedgerCorrupt, Refused
 from wardround.federation.ledger.serving_lock import serving_lock
-from wardround.federation.ledger.sqlite_file import Database, Keeping
+from wardround.federation.ledger.sqlite_file import Database, Durability
 
 SCHEMA = """
 CREATE TABLE marks (mark TEXT NOT NULL CHECK (length(mark) < 100000)) STRICT;
@@ -75,7 +75,7 @@ def test_a_block_that_raises_leaves_nothing(path: Path) -> None:
 
 
 def test_every_thread_has_its_own_connection_and_all_writes_arrive(path: Path) -> None:
-    database = Database(path, schema=SCHEMA, keeping=Keeping.FILE)
+    database = Database(path, schema=SCHEMA, keeping=Durability.FILE)
     threads = [
         threading.Thread(target=lambda who=who: [mark(database, f"{who}.{n}") for n in range(25)]) for who in range(4)
     ]
@@ -87,7 +87,7 @@ def test_every_thread_has_its_own_connection_and_all_writes_arrive(path: Path) -
 
 
 def test_the_connection_of_a_thread_that_ended_is_closed(path: Path) -> None:
-    database = Database(path, schema=SCHEMA, keeping=Keeping.FILE)
+    database = Database(path, schema=SCHEMA, keeping=Durability.FILE)
     thread = threading.Thread(target=mark, args=(database, "a"))
     thread.start()
     thread.join()
@@ -97,21 +97,21 @@ def test_the_connection_of_a_thread_that_ended_is_closed(path: Path) -> None:
 
 
 def test_a_ledger_in_memory_is_in_its_file_once_it_is_closed(path: Path) -> None:
-    database = Database(path, schema=SCHEMA, keeping=Keeping.MEMORY)
+    database = Database(path, schema=SCHEMA, keeping=Durability.MEMORY)
     mark(database, "a")
     with pytest.raises(KeyError):
         lose(database)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert marks(Database(path, schema=SCHEMA, existing=True)) == []
     database.close()
-    again = Database(path, schema=SCHEMA, keeping=Keeping.MEMORY, existing=True)
+    again = Database(path, schema=SCHEMA, keeping=Durability.MEMORY, existing=True)
     mark(again, "b")
     again.close()
     assert marks(Database(path, schema=SCHEMA, existing=True)) == ["a", "b"]
 
 
 def test_a_ledger_in_memory_is_for_one_thread(path: Path) -> None:
-    database = Database(path, schema=SCHEMA, keeping=Keeping.MEMORY)
+    database = Database(path, schema=SCHEMA, keeping=Durability.MEMORY)
     errors: list[BaseException] = []
 
     def use() -> None:

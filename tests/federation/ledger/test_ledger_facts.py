@@ -25,11 +25,13 @@ from wardround.privacy.budget.filter import Cap
 from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact
 from wardround.privacy.mechanisms.partition_selection import SelectionFact
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
-A_STAGE = StageFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4096, 3, 2, Fraction(3, 8))
+A_STAGE = StageFact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4096, 3, 2, Fraction(3, 8))
 VOTE = ChoiceFact(Choosing.PERMUTE_AND_FLIP, Fraction(1, 2), 3)
-laws = st.builds(NoiseLaw, st.sampled_from(Mechanism), st.integers(4096, 2**60).map(lambda k: Fraction(k, 1024)))
+laws = st.builds(
+    NoiseDistribution, st.sampled_from(Mechanism), st.integers(4096, 2**60).map(lambda k: Fraction(k, 1024))
+)
 sizes = st.integers(1, 10**6)
 selections = st.builds(
     lambda law, threshold, most, steps: SelectionFact(
@@ -44,7 +46,7 @@ choices = st.builds(ChoiceFact, st.sampled_from(Choosing), sizes.map(lambda k: F
 stages = st.lists(
     st.builds(
         lambda scale, norm, dimension, count, rate: StageFact(
-            NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, scale), norm, dimension, count, Fraction(rate, 2**32)
+            NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, scale), norm, dimension, count, Fraction(rate, 2**32)
         ),
         st.integers(4096, 2**60).map(lambda k: Fraction(k, 1024)),
         sizes,

@@ -316,7 +316,7 @@ def make_bench(folder: Path, module: types.ModuleType, *, durable: bool) -> Benc
             return self.ledger
 
     # The module's own word: it was loaded anew.
-    keeping = sys.modules[DATABASE].Keeping
+    keeping = sys.modules[DATABASE].Durability
     return OverModule(folder, keeping.DURABLE if durable else keeping.FILE)
 
 

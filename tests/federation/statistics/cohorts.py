@@ -16,7 +16,7 @@ from coordinator.combining import combine
 from coordinator.rounds.planning import plans_for
 from site_agent.reading.bounding.tally import finish, tally_width
 from wardround.federation.forms.grids import Quantiser
-from wardround.federation.forms.parts import Part, Records, Shape, Sums
+from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, shape_of
@@ -24,7 +24,7 @@ from wardround.federation.question.answer import Estimate
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 STUDY = """\
 name = "trial"
@@ -66,7 +66,7 @@ class Experiment:
 
     study: Study
     plan: Plan
-    form: Shape
+    form: AnswerLayout
 
     @classmethod
     def of(
@@ -113,7 +113,7 @@ class Experiment:
         return combine(self.plan, self.form, noised, setting=setting)
 
 
-def seeded(law: NoiseLaw, size: int, generator: np.random.Generator) -> np.ndarray:
+def seeded(law: NoiseDistribution, size: int, generator: np.random.Generator) -> np.ndarray:
     scale = float(law.scale)
     if law.mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return np.rint(generator.normal(0.0, scale, size)).astype(np.int64)
@@ -126,7 +126,7 @@ def levels(quantiser: Quantiser, values: np.ndarray) -> np.ndarray:
     return np.clip(placed, quantiser.low, quantiser.high).astype(np.int64)
 
 
-def tally(part: Part, form: Shape, columns: Columns, groups: np.ndarray | None) -> np.ndarray:
+def tally(part: Part, form: AnswerLayout, columns: Columns, groups: np.ndarray | None) -> np.ndarray:
     """The sums a source would hand in for one record a patient."""
     size = len(next(iter(columns.values())))
     cells = np.zeros(size, dtype=np.int64) if groups is None else groups

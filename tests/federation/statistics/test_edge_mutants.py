@@ -16,7 +16,7 @@ import pytest
 from tests.federation.statistics.cohorts import Aggregate, Experiment, Statistic, study
 from wardround.federation.forms.definition import Received
 from wardround.federation.forms.release import Release
-from wardround.federation.forms.totals import NORMAL, Noise, NoiseSetting, noise_of
+from wardround.federation.forms.totals import NORMAL, NoiseSetting, TotalNoise, noise_of
 from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Loss
 from wardround.privacy.accounting.gaussian_dp import epsilon_of, mu_of
@@ -50,7 +50,7 @@ def pins_the_noise_in_an_area(evaluating: types.ModuleType) -> None:
 def pins_both_ends_of_a_variance(spread: types.ModuleType) -> None:
     """At each end the distance from the plain variance is the noise's reach there; above, M₁'s own as well."""
     for number, first, second in ((800.0, -430.0, -90.0), (300.0, 20.0, -60.0)):
-        noise = Noise(3.0, NORMAL)
+        noise = TotalNoise(3.0, NORMAL)
         found = spread.Moments(number, first, second, noise).variance()
         mean, reach = first / number, NORMAL * 3.0
         plain = second / number + 0.5 - mean**2

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from wardround.federation.forms.totals import NORMAL, Noise
+from wardround.federation.forms.totals import NORMAL, TotalNoise
 from wardround.federation.statistics.correlation import _correlations
 from wardround.federation.statistics.products import Products
 from wardround.federation.statistics.quantile import Scale
@@ -31,7 +31,7 @@ def noise_of(function: Callable[[np.ndarray], float], at: np.ndarray, sd: np.nda
 
 
 def test_the_variance_and_its_root() -> None:
-    at, noise = np.array([800.0, -430.0, -90.0]), Noise(3.0, NORMAL)
+    at, noise = np.array([800.0, -430.0, -90.0]), TotalNoise(3.0, NORMAL)
 
     def variance(sums: np.ndarray) -> float:
         return float(sums[2] / sums[0] + 0.5 - (sums[1] / sums[0]) ** 2)
@@ -123,7 +123,7 @@ def test_the_whole_survival_curve() -> None:
         risk = np.cumsum((cells[:12] + cells[12:])[::-1])[::-1]
         return np.cumprod(1 - cells[12:] / risk)
 
-    found = curve_of(counts[:12], counts[12:], Noise(sd, NORMAL))
+    found = curve_of(counts[:12], counts[12:], TotalNoise(sd, NORMAL))
     risk = np.cumsum((counts[:12] + counts[12:])[::-1])[::-1]
     greenwood = np.cumsum(counts[12:] / (risk * (risk - counts[12:])))
     assert found.share == pytest.approx(curve(counts))

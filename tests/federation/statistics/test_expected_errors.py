@@ -13,7 +13,7 @@ from coordinator.rounds.expected_error import expected_errors
 from coordinator.rounds.planning import plans_for
 from tests.coordinator.losses import charged
 from tests.federation.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, study
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.charge_split import shares
@@ -140,7 +140,7 @@ def test_no_other_split_of_pure_noise_is_better() -> None:
     _no_split_is_better(shares(experiment.form, Mechanism.DISCRETE_LAPLACE), norms, power=2)
 
 
-def _levels(form: Shape) -> int:
+def _levels(form: AnswerLayout) -> int:
     return next(part.tree.levels for part in form.parts if part.tree is not None)
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 from tests.federation.statistics.cohorts import SITES, SUM, Aggregate, Experiment, Statistic, band, covered, seeded
 from wardround.federation.forms.definition import Received
 from wardround.federation.forms.release import Release
-from wardround.federation.forms.totals import NORMAL, Found, Noise
+from wardround.federation.forms.totals import NORMAL, Estimated, TotalNoise
 from wardround.federation.plan.plan import facts_of
 from wardround.federation.question.answer import Estimate
 from wardround.federation.statistics.crosstab import independence, p_value
@@ -248,8 +248,8 @@ def test_a_band_reaches_down_where_those_at_risk_are_hardly_clear_of_the_noise()
     """Both sides are a deviation's reach far from the noise; near it the lower one grows and the upper one shrinks."""
     events, censored = np.full(4, 100.0), np.array([0.0, 0.0, 0.0, 600.0])
     for deviation in (1.0, 60.0, 80.0):
-        found = curve_of(censored, events, Noise(deviation, NORMAL)).at(1)
-        assert isinstance(found, Found)
+        found = curve_of(censored, events, TotalNoise(deviation, NORMAL)).at(1)
+        assert isinstance(found, Estimated)
         # A thousand at risk, the sum of eight counts, are the least clear.
         known = 1.0 - (NORMAL * deviation * math.sqrt(8.0) / 1000.0) ** 2
         reach = NORMAL * found.error
@@ -279,7 +279,7 @@ def test_counts_of_keys_near_the_threshold() -> None:
 def test_independent_columns_look_dependent_as_seldom_as_the_p_value_says(laplaces: int) -> None:
     """Ten sites' noise on a table of 1,500: the usual test cries wolf four times as often as it should."""
     draw, runs = np.random.default_rng(6), 150
-    noise = Noise(4.22 * math.sqrt(10), 1.96, laplaces)
+    noise = TotalNoise(4.22 * math.sqrt(10), 1.96, laplaces)
     chances = np.outer([0.4, 0.6], [0.2, 0.5, 0.3])
     ours = naive = 0
     for run in range(runs):

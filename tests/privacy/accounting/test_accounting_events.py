@@ -19,16 +19,16 @@ from wardround.privacy.accounting.events import (
     Schedule,
     SubsampledGaussian,
 )
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.report.schedules import from_facts
 
 
 def gaussian_fact(scale: int, squared: int, dimension: int = 1) -> Fact:
-    return Fact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale)), squared, squared, dimension)
+    return Fact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale)), squared, squared, dimension)
 
 
 def laplace_fact(scale: int, norm: int) -> Fact:
-    return Fact(NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(scale)), norm, norm * norm, 1)
+    return Fact(NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(scale)), norm, norm * norm, 1)
 
 
 def test_the_order_of_a_schedule_does_not_matter() -> None:

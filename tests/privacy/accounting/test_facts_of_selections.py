@@ -14,13 +14,13 @@ from wardround.privacy.budget.facts import AnyFact
 from wardround.privacy.budget.filter import epsilon_charged
 from wardround.privacy.mechanisms.partition_selection import SelectionFact
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.report.compare import compare
 from wardround.privacy.report.schedules import from_facts, schedule_of
 
 DELTA = 1e-6
-FREQUENT = SelectionFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4500, max_keys=2, steps=64)
-CUT_OFF = SelectionFact(NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(4)), 100, max_keys=2)
+FREQUENT = SelectionFact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(640)), 4500, max_keys=2, steps=64)
+CUT_OFF = SelectionFact(NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(4)), 100, max_keys=2)
 VOTE = ChoiceFact(Choosing.PERMUTE_AND_FLIP, Fraction(1, 2), 12)
 
 
@@ -58,8 +58,8 @@ def test_more_delta_for_lone_units_costs_more() -> None:
 @pytest.mark.parametrize(
     "fact",
     [
-        SelectionFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**50)), 2**58, 1, 64),
-        SelectionFact(NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(2**50)), 2**58, 1),
+        SelectionFact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**50)), 2**58, 1, 64),
+        SelectionFact(NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(2**50)), 2**58, 1),
         ChoiceFact(Choosing.PERMUTE_AND_FLIP, Fraction(1, 2**40)),
     ],
 )
@@ -72,10 +72,10 @@ def test_a_loss_finer_than_accountants_know_counts_as_the_finest_they_do(fact: A
 @pytest.mark.parametrize(
     "fact",
     [
-        SelectionFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(4)), 2**40, 10**4, 10**6),
-        SelectionFact(NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(1, 1024)), 2**40, 10**4),
+        SelectionFact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(4)), 2**40, 10**4, 10**6),
+        SelectionFact(NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(1, 1024)), 2**40, 10**4),
         # Every lone unit is shown.
-        SelectionFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(10**6)), 64, 10**4, 64),
+        SelectionFact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(10**6)), 64, 10**4, 64),
         ChoiceFact(Choosing.PERMUTE_AND_FLIP, Fraction(10**6)),
     ],
 )

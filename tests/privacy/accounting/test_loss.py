@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 import wardround.privacy
 from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT, SLACK_UNIT, Cost, Fact, gaussian_mu_squared, total
 from wardround.privacy.accounting.gaussian_dp import delta_of
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 SCALES = st.integers(min_value=4 * 1024, max_value=2**40).map(lambda k: Fraction(k, 1024))
 SENSITIVITIES = st.integers(min_value=0, max_value=2**40)
 
 
 def gaussian(scale: Fraction | int, l2_squared: int = 1, dimension: int = 1) -> Fact:
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale))
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale))
     return Fact(law=law, l1_sensitivity=l2_squared, l2_sensitivity_squared=l2_squared, dimension=dimension)
 
 
 def laplace(scale: Fraction | int, l1: int = 1) -> Fact:
-    law = NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(scale))
+    law = NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(scale))
     return Fact(law=law, l1_sensitivity=l1, l2_sensitivity_squared=l1 * l1, dimension=1)
 
 
@@ -102,7 +102,7 @@ def test_a_negative_cost_is_refused_so_that_nothing_is_refunded(parts: tuple[int
 
 @pytest.mark.parametrize(("l1", "l2_squared", "dimension"), [(-1, 1, 1), (1, -1, 1), (1, 1, 0)])
 def test_an_impossible_fact_is_refused(l1: int, l2_squared: int, dimension: int) -> None:
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(8))
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(8))
     with pytest.raises(ValueError, match="a fact needs"):
         Fact(law=law, l1_sensitivity=l1, l2_sensitivity_squared=l2_squared, dimension=dimension)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wardround.privacy.accounting.gaussian_dp import delta_of, epsilon_of, mu_of
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.report import posterior_beliefs as meaning
 from wardround.privacy.report.planned_losses import classic_sigma, epsilon_for, laplace_reach, plan_noise
 
@@ -83,8 +83,10 @@ def test_laplace_figures() -> None:
     assert round(plan_noise(epsilon=0.12, delta=1e-6, sensitivity=8 / 500).laplace, 4) == 0.1333
     whole, half = (plan_noise(epsilon=e, delta=1e-6).laplace_deviation ** 2 for e in (0.5, 0.25))
     assert half == pytest.approx(4.0 * whole)
-    assert round(NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(1)).variance, 3) == 1.841
-    assert NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(100)).variance == pytest.approx(2.0 * 100**2, rel=1e-4)
+    assert round(NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(1)).variance, 3) == 1.841
+    assert NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(100)).variance == pytest.approx(
+        2.0 * 100**2, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.8, 3.0])

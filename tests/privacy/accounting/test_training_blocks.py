@@ -23,7 +23,7 @@ from wardround.privacy.accounting.profiles import profiles
 from wardround.privacy.budget.filter import epsilon_charged
 from wardround.privacy.budget.parallel import Group
 from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact, fold_cost
-from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseDistribution
 from wardround.privacy.report.compare import compare
 from wardround.privacy.report.dearest_patient import dearest_patients
 from wardround.privacy.report.schedules import schedule_of
@@ -35,7 +35,7 @@ HUNDREDTH = Fraction(round(0.01 * 2**32), 2**32)
 
 
 def sums(multiplier: float, count: int = 1, *, rate: Fraction = Fraction(1), dimension: int = 10) -> StageFact:
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(round(multiplier * LENGTH * 1024), 1024))
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(round(multiplier * LENGTH * 1024), 1024))
     return StageFact(law, LENGTH**2, dimension, count, rate)
 
 
@@ -50,7 +50,7 @@ def block(*trained: StageFact, held_out: tuple[StageFact, ...] = (), slack: int 
     stages=st.lists(
         st.builds(
             lambda multiple, count, dimension: StageFact(
-                NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(multiple, 1024)), LENGTH**2, dimension, count
+                NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(multiple, 1024)), LENGTH**2, dimension, count
             ),
             st.integers(4096, 2**50),
             st.integers(1, 10**5),
@@ -98,7 +98,7 @@ def test_a_further_round_costs_nothing_and_tells_the_accountants_nothing() -> No
         lambda: sums(5.0, rate=Fraction(5, 4)),
         lambda: dataclasses.replace(sums(5.0), dimension=0),
         lambda: dataclasses.replace(sums(5.0), l2_sensitivity_squared=0),
-        lambda: dataclasses.replace(sums(5.0), law=NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(5))),
+        lambda: dataclasses.replace(sums(5.0), law=NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(5))),
         block,
         lambda: block(sums(5.0), slack=-1),
         lambda: BlockFact("b", 3, 3, 10, (sums(5.0),)),
@@ -218,7 +218,7 @@ def test_prices_have_so_few_digits_that_machines_agree() -> None:
 def test_the_rarest_and_the_most_noised_samples_have_a_price() -> None:
     rare = block(sums(1.0, 3, rate=Fraction(1, 2**32)), slack=SLACK).cost()
     assert 0 < rare.mu_squared < MU_UNIT // 10**6
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(LARGEST_SCALE))
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(LARGEST_SCALE))
     quiet = block(StageFact(law, LENGTH**2, 1, 3, Fraction(1, 2)), slack=SLACK).cost()
     assert 0 < quiet.mu_squared < MU_UNIT // 10**6
 
@@ -233,7 +233,7 @@ def test_a_sample_with_discrete_noise_tells_no_more_than_its_corrected_gaussian(
     present = np.exp(-0.5 * ((places - shift) / sigma) ** 2)
     absent, present = absent / absent.sum(), present / present.sum()
     mixed = (1.0 - rate) * absent + rate * present
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(sigma))
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(sigma))
     q, z = StageFact(law, shift**2, 1, 1, Fraction(rate).limit_denominator(100)).sampled
     removed, added = profiles(SubsampledGaussian(q, z), tail=1e-250)
     epsilons = np.linspace(0.0, 0.98 * removed.reach, 400)
@@ -324,7 +324,7 @@ def test_a_training_beyond_all_accountants_has_no_figure(beyond: BlockFact) -> N
 
 
 def test_noise_finer_than_accountants_know_counts_as_the_finest_they_do() -> None:
-    quiet = StageFact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(LARGEST_SCALE)), LENGTH**2, 1, 3)
+    quiet = StageFact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(LARGEST_SCALE)), LENGTH**2, 1, 3)
     assert pld(schedule_of((block(quiet),)), DELTA) < 1e-3
 
 

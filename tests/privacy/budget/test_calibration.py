@@ -17,7 +17,7 @@ from wardround.privacy.budget.calibration import (
     pure_units,
     without_slack,
 )
-from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseDistribution
 
 EPSILONS = st.floats(min_value=1e-3, max_value=20.0)
 DELTAS = st.floats(min_value=math.log(1e-12), max_value=math.log(1e-2)).map(math.exp)
@@ -28,13 +28,13 @@ ALL = Fraction(1)
 
 
 def gaussian_price(scale: Fraction, l2_squared: int) -> int:
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, scale)
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, scale)
     fact = Fact(law=law, l1_sensitivity=1, l2_sensitivity_squared=l2_squared, dimension=1)
     return fact.cost().mu_squared
 
 
 def laplace_price(scale: Fraction, l1: int) -> int:
-    law = NoiseLaw(Mechanism.DISCRETE_LAPLACE, scale)
+    law = NoiseDistribution(Mechanism.DISCRETE_LAPLACE, scale)
     return Fact(law=law, l1_sensitivity=l1, l2_sensitivity_squared=1, dimension=1).cost().pure
 
 
@@ -111,7 +111,7 @@ def test_a_mean_of_eight_hours_over_five_hundred_people() -> None:
 def test_halving_epsilon_quadruples_the_variance() -> None:
     def variance(epsilon: float) -> float:
         scale = laplace_scale(epsilon=epsilon, l1_sensitivity=1, shares=ALL, overlap=1)
-        return NoiseLaw(Mechanism.DISCRETE_LAPLACE, scale).variance
+        return NoiseDistribution(Mechanism.DISCRETE_LAPLACE, scale).variance
 
     assert variance(0.5**10) / variance(0.5**9) == pytest.approx(4.0, rel=1e-5)
     assert variance(1.0) == pytest.approx(1.841, abs=1e-3)

@@ -28,7 +28,7 @@ from wardround.privacy.budget.filter import (
     is_within,
 )
 from wardround.privacy.budget.parallel import in_parallel
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 EPSILONS = st.floats(min_value=0.05, max_value=10.0)
 DELTAS = st.floats(min_value=math.log(1e-10), max_value=math.log(1e-3)).map(math.exp)
@@ -41,21 +41,21 @@ ALL = Fraction(1)
 def gaussian_question(epsilon: float, delta: float, overlap: int = 1) -> Cost:
     """What a fine-grained Gaussian question of (epsilon, delta) costs over a patient's sites."""
     scale = gaussian_scale(epsilon=epsilon, delta=delta, l2_sensitivity_squared=FINE**2, shares=ALL, overlap=overlap)
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, scale)
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, scale)
     fact = Fact(law=law, l1_sensitivity=FINE, l2_sensitivity_squared=FINE**2, dimension=1)
     return in_parallel([fact.cost()] * overlap, overlap=overlap)
 
 
 def laplace_question(epsilon: float, overlap: int = 1) -> Cost:
     scale = laplace_scale(epsilon=epsilon, l1_sensitivity=FINE, shares=ALL, overlap=overlap)
-    law = NoiseLaw(Mechanism.DISCRETE_LAPLACE, scale)
+    law = NoiseDistribution(Mechanism.DISCRETE_LAPLACE, scale)
     fact = Fact(law=law, l1_sensitivity=FINE, l2_sensitivity_squared=FINE**2, dimension=1)
     return in_parallel([fact.cost()] * overlap, overlap=overlap)
 
 
 def gaussian_query(z: int) -> Cost:
     """A count on a grid of 1/64 with sigma = z patients."""
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(z * 64))
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(z * 64))
     return Fact(law=law, l1_sensitivity=64, l2_sensitivity_squared=64**2, dimension=1).cost()
 
 

@@ -16,7 +16,7 @@ from wardround.privacy.inference.selection_error import (
     regret_of_choice,
 )
 from wardround.privacy.mechanisms.private_selection import Choosing
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 
 def law_of(gaps: tuple[int, ...], epsilon: float) -> dict[int, float]:
@@ -50,7 +50,7 @@ def test_a_choice_falls_short_by_the_bound_hardly_more_often_than_said(chance: f
 
 
 def test_a_lone_candidate_is_the_best_one() -> None:
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(10))
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(10))
     assert regret_of_choice(epsilon=1.0, candidates=1, chance=0.05) == 0.0
     assert expected_regret_of_noise(law, terms=3, candidates=1) == 0.0
     assert expected_regret_of_choice(epsilon=1.0, candidates=1) == 0.0
@@ -65,7 +65,7 @@ def test_the_largest_of_noised_counts_falls_short_by_no_more_than_the_bound(
     scale, draws, generator = 16.0, 2000, np.random.default_rng(7)
     draw = generator.normal if mechanism is Mechanism.DISCRETE_GAUSSIAN else generator.laplace
     noise = draw(0.0, scale, (draws, terms, candidates)).sum(axis=1)
-    bound = expected_regret_of_noise(NoiseLaw(mechanism, Fraction(16)), terms=terms, candidates=candidates)
+    bound = expected_regret_of_noise(NoiseDistribution(mechanism, Fraction(16)), terms=terms, candidates=candidates)
     # The worst case is at most the largest noise less that of the best.
     most = noise.max(axis=1) - noise[:, 0]
     assert most.mean() <= bound
@@ -78,7 +78,7 @@ def test_the_largest_of_noised_counts_falls_short_by_no_more_than_the_bound(
 
 
 def test_numbers_that_make_no_sense_are_refused() -> None:
-    law = NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(2))
+    law = NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(2))
     with pytest.raises(ValueError, match="at least 1 draw"):
         expected_regret_of_noise(law, terms=0, candidates=2)
     for chance in (0.0, 1.0, -1.0):

@@ -11,24 +11,24 @@ from scipy import stats
 
 from wardround.privacy.inference import error_bars as uncertainty
 from wardround.privacy.inference.error_bars import critical_value, mean_interval, ratio_interval, sum_variance
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 
-def laplace(scale: Fraction | float) -> NoiseLaw:
-    return NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(scale))
+def laplace(scale: Fraction | float) -> NoiseDistribution:
+    return NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(scale))
 
 
-def gaussian(scale: Fraction | float) -> NoiseLaw:
-    return NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale))
+def gaussian(scale: Fraction | float) -> NoiseDistribution:
+    return NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(scale))
 
 
-def reach(law: NoiseLaw, terms: int, confidence: float) -> int:
+def reach(law: NoiseDistribution, terms: int, confidence: float) -> int:
     """The integer up to which the interval reaches."""
     critical = critical_value(law, terms=terms, confidence=confidence)
     return math.floor(critical * math.sqrt(sum_variance(law, terms)))
 
 
-def convolved(law: NoiseLaw, terms: int, cut: int) -> list[float]:
+def convolved(law: NoiseDistribution, terms: int, cut: int) -> list[float]:
     """P(sum = -cut..cut), by the definition: one draw after the other, no transform."""
     q = math.exp(-1 / law.scale)
     one = (1 - q) / (1 + q) * q ** np.abs(np.arange(-cut, cut + 1))

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wardround.privacy.mechanisms.additive import LARGEST_TOTAL, apply
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.sampler import SecureNoise
 from wardround.privacy.noise.vectors import Bounded, IntVector, Noised
 
-LAW = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(10))
+LAW = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(10))
 INT64 = np.iinfo(np.int64)
 
 
@@ -23,7 +23,7 @@ class Fixed:
     def __init__(self, *values: int) -> None:
         self.values = values
 
-    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+    def draw(self, law: NoiseDistribution, size: int) -> IntVector:
         return np.array(self.values, np.int64)
 
 
@@ -79,15 +79,15 @@ def test_noise_of_the_wrong_size_is_refused() -> None:
 @pytest.mark.parametrize(
     "law",
     [
-        NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(4)),
-        NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(270)),
-        NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**40 + 7, 1024)),
-        NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(5, 4)),
-        NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(2**40 + 7, 1024)),
+        NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(4)),
+        NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(270)),
+        NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**40 + 7, 1024)),
+        NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(5, 4)),
+        NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(2**40 + 7, 1024)),
     ],
     ids=str,
 )
-def test_the_spread_of_100_000_releases_is_the_one_the_law_reports(law: NoiseLaw) -> None:
+def test_the_spread_of_100_000_releases_is_the_one_the_law_reports(law: NoiseDistribution) -> None:
     noised = apply(bounded(*[12_345] * 100_000), law, SecureNoise())
     assert (noised.total - 12_345).std() == pytest.approx(math.sqrt(law.variance), rel=0.03)
 

@@ -18,7 +18,7 @@ from wardround.privacy.mechanisms.partition_selection import (
     laplace_threshold,
     select,
 )
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.keystream import KeyStream, WordVector
 
 RARE = 1e-10
@@ -27,7 +27,7 @@ BASES = pytest.mark.parametrize("base", [Fraction(1, 3), Fraction(4, 5)])
 
 
 def laplace(scale: Fraction, threshold: int, max_keys: int = 1) -> SelectionFact:
-    return SelectionFact(NoiseLaw(LAPLACE, scale), threshold, max_keys)
+    return SelectionFact(NoiseDistribution(LAPLACE, scale), threshold, max_keys)
 
 
 def edge(base: Fraction, threshold: int) -> Fraction:
@@ -106,7 +106,7 @@ def test_keys_are_kept_as_often_as_any_private_rule_could(base: Fraction) -> Non
 def test_the_gaussian_delta_is_above_enumeration_and_hardly_more(steps: int, max_keys: int) -> None:
     scale = Fraction(5 * steps)
     threshold = gaussian_threshold(scale=scale, delta=1e-6, max_keys=max_keys, steps=steps)
-    fact = SelectionFact(NoiseLaw(GAUSSIAN, scale), threshold, max_keys, steps)
+    fact = SelectionFact(NoiseDistribution(GAUSSIAN, scale), threshold, max_keys, steps)
     noise = pmf(fact.law)
     alone = math.fsum(noise.probabilities[threshold - steps + 1 - noise.first :])
     exact = -math.expm1(max_keys * math.log1p(-alone))
@@ -120,7 +120,7 @@ def test_each_noise_is_charged_in_its_own_lane() -> None:
     cost = laplace(Fraction(4), 80, max_keys=3).cost()
     assert (cost.mu_squared, cost.pure) == (0, 3 * PURE_UNIT // 4)
     assert 0 < cost.slack < 1e-6 * SLACK_UNIT
-    cost = SelectionFact(NoiseLaw(GAUSSIAN, Fraction(640)), 6000, 3, 64).cost()
+    cost = SelectionFact(NoiseDistribution(GAUSSIAN, Fraction(640)), 6000, 3, 64).cost()
     assert cost.pure == 0
     assert 0.03 <= cost.mu_squared / MU_UNIT < 0.03001
     assert cost.slack > 0
@@ -179,7 +179,7 @@ def test_the_order_of_the_rows_shows_nowhere() -> None:
 
 
 def test_a_common_key_is_shown_and_nobodys_key_never() -> None:
-    law = NoiseLaw(GAUSSIAN, Fraction(320))
+    law = NoiseDistribution(GAUSSIAN, Fraction(320))
     fact = SelectionFact(law, gaussian_threshold(scale=law.scale, delta=1e-9, max_keys=2, steps=64), 2, 64)
     shown = select(KeyCounts({"E11": 5_000, "rare": 1, "huge": LARGEST_COUNT}, 2), fact, KeyStream())
     assert set(shown) == {"E11", "huge"}
@@ -198,7 +198,7 @@ def test_what_cannot_be_selected_or_charged_is_refused() -> None:
     for count in (0, LARGEST_COUNT + 1):
         with pytest.raises(ValueError, match="somebody holds it"):
             KeyCounts({"a": count}, 1)
-    law = NoiseLaw(LAPLACE, Fraction(1))
+    law = NoiseDistribution(LAPLACE, Fraction(1))
     for threshold, max_keys, steps in ((1, 0, 1), (1, 1, 0), (0, 1, 1), (2**61, 1, 1), (64, 1, 64)):
         with pytest.raises(ValueError, match=r"selection|threshold|whole units"):
             SelectionFact(law, threshold, max_keys, steps)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wardround.privacy.noise.discrete import Proposal, proposal_for
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.exponential import Uniform, exp_enclosure, geometric
 from wardround.privacy.noise.keystream import BitSource, WordVector
 
@@ -113,18 +113,18 @@ def settle(proposal: Proposal, place: int, source: BitSource) -> tuple[bool, int
 @pytest.mark.parametrize(
     "law",
     [
-        NoiseLaw(LAPLACE, Fraction(1, 4)),
-        NoiseLaw(LAPLACE, Fraction(1)),
-        NoiseLaw(LAPLACE, Fraction(3, 2)),
-        NoiseLaw(LAPLACE, Fraction(3073, 1024)),
-        NoiseLaw(GAUSSIAN, Fraction(1, 2)),
-        NoiseLaw(GAUSSIAN, Fraction(1)),
-        NoiseLaw(GAUSSIAN, Fraction(2561, 1024)),
-        NoiseLaw(GAUSSIAN, Fraction(4)),
+        NoiseDistribution(LAPLACE, Fraction(1, 4)),
+        NoiseDistribution(LAPLACE, Fraction(1)),
+        NoiseDistribution(LAPLACE, Fraction(3, 2)),
+        NoiseDistribution(LAPLACE, Fraction(3073, 1024)),
+        NoiseDistribution(GAUSSIAN, Fraction(1, 2)),
+        NoiseDistribution(GAUSSIAN, Fraction(1)),
+        NoiseDistribution(GAUSSIAN, Fraction(2561, 1024)),
+        NoiseDistribution(GAUSSIAN, Fraction(4)),
     ],
     ids=str,
 )
-def test_every_kept_value_has_exactly_its_share_of_the_proposals(law: NoiseLaw) -> None:
+def test_every_kept_value_has_exactly_its_share_of_the_proposals(law: NoiseDistribution) -> None:
     proposal = proposal_for(law)
     places = [sign << 63 | u for sign in (0, 1) for u in range(1 << proposal.place_bits)]
     kept: dict[int, Fraction] = {}
@@ -151,7 +151,7 @@ def test_every_kept_value_has_exactly_its_share_of_the_proposals(law: NoiseLaw) 
 @given(k=st.integers(1, 1 << 60), v=st.integers(0, 200), u=st.integers(0, (1 << 51) - 1))
 @settings(max_examples=300, deadline=None)
 def test_no_proposal_would_need_a_probability_above_one(mechanism: Mechanism, k: int, v: int, u: int) -> None:
-    proposal = proposal_for(NoiseLaw(mechanism, Fraction(k, 1024)))
+    proposal = proposal_for(NoiseDistribution(mechanism, Fraction(k, 1024)))
     y = (v << proposal.place_bits) + u % (1 << proposal.place_bits)
     assert proposal.exponent(y, v) >= 0
     assert proposal.place_bits <= 50

@@ -7,22 +7,22 @@ import pytest
 
 from wardround.privacy.noise import discrete as exact
 from wardround.privacy.noise.discrete import BLOCK_BITS, COIN_BITS, LARGEST_NOISE, Proposal, proposal_for
-from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseDistribution
 from wardround.privacy.noise.exponential import Uniform, exp_enclosure
 from wardround.privacy.noise.keystream import WordVector
 
 GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE
 ALWAYS_EXACT = 2.0
 LAWS = [
-    NoiseLaw(LAPLACE, Fraction(1, 1024)),
-    NoiseLaw(LAPLACE, Fraction(5, 4)),
-    NoiseLaw(LAPLACE, Fraction(2**44 + 1, 1024)),
-    NoiseLaw(LAPLACE, Fraction(LARGEST_SCALE)),
-    NoiseLaw(GAUSSIAN, Fraction(1, 1024)),
-    NoiseLaw(GAUSSIAN, Fraction(4)),
-    NoiseLaw(GAUSSIAN, Fraction(4321, 1024)),
-    NoiseLaw(GAUSSIAN, Fraction(2**55 + 1, 1024)),
-    NoiseLaw(GAUSSIAN, Fraction(LARGEST_SCALE)),
+    NoiseDistribution(LAPLACE, Fraction(1, 1024)),
+    NoiseDistribution(LAPLACE, Fraction(5, 4)),
+    NoiseDistribution(LAPLACE, Fraction(2**44 + 1, 1024)),
+    NoiseDistribution(LAPLACE, Fraction(LARGEST_SCALE)),
+    NoiseDistribution(GAUSSIAN, Fraction(1, 1024)),
+    NoiseDistribution(GAUSSIAN, Fraction(4)),
+    NoiseDistribution(GAUSSIAN, Fraction(4321, 1024)),
+    NoiseDistribution(GAUSSIAN, Fraction(2**55 + 1, 1024)),
+    NoiseDistribution(GAUSSIAN, Fraction(LARGEST_SCALE)),
 ]
 
 
@@ -55,21 +55,21 @@ class Stuck:
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
-def test_deciding_every_proposal_in_integers_gives_the_very_same_draws(law: NoiseLaw) -> None:
+def test_deciding_every_proposal_in_integers_gives_the_very_same_draws(law: NoiseDistribution) -> None:
     quick = exact.draw(law, 5_000, Seeded(7))
     slow = exact.draw(law, 5_000, Seeded(7), band=ALWAYS_EXACT)
     assert np.array_equal(quick, slow)
 
 
 def test_the_same_bits_give_the_same_draws_and_other_bits_others() -> None:
-    law = NoiseLaw(GAUSSIAN, Fraction(1000))
+    law = NoiseDistribution(GAUSSIAN, Fraction(1000))
     assert np.array_equal(exact.draw(law, 100, Seeded(1)), exact.draw(law, 100, Seeded(1)))
     assert not np.array_equal(exact.draw(law, 100, Seeded(1)), exact.draw(law, 100, Seeded(3)))
 
 
 def test_an_unclear_block_draws_further_bits() -> None:
     source = Seeded(5)
-    exact.draw(NoiseLaw(LAPLACE, Fraction(8)), 200_000, source)
+    exact.draw(NoiseDistribution(LAPLACE, Fraction(8)), 200_000, source)
     # About 12 of 65,536 prefixes are not enough; each then needs two bits on average.
     assert 20 < source.rare_bits < 1_000
 
@@ -90,7 +90,7 @@ def at_the_edge(proposal: Proposal, offset: int) -> tuple[WordVector, list[int]]
 
 
 @pytest.mark.parametrize("law", LAWS[1:4] + LAWS[5:], ids=str)
-def test_a_coin_at_the_edge_is_decided_by_its_further_bits(law: NoiseLaw) -> None:
+def test_a_coin_at_the_edge_is_decided_by_its_further_bits(law: NoiseDistribution) -> None:
     proposal = proposal_for(law)
     for offset, bit, expected in ((-1, 1, True), (0, 0, True), (0, 1, False), (1, 0, False)):
         words, values = at_the_edge(proposal, offset)
@@ -100,7 +100,7 @@ def test_a_coin_at_the_edge_is_decided_by_its_further_bits(law: NoiseLaw) -> Non
 
 
 def test_without_the_band_floating_point_would_decide_wrongly() -> None:
-    proposal = proposal_for(NoiseLaw(GAUSSIAN, Fraction(2**40)))
+    proposal = proposal_for(NoiseDistribution(GAUSSIAN, Fraction(2**40)))
     words, _ = at_the_edge(proposal, 0)
     assert exact.propose(proposal, words, Stuck(1), band=-1.0).size > 0
 
@@ -121,7 +121,7 @@ def test_the_double_precision_coin_errs_far_less_than_the_band_allows() -> None:
 
 
 def test_zero_is_not_counted_twice() -> None:
-    proposal = proposal_for(NoiseLaw(LAPLACE, Fraction(1)))
+    proposal = proposal_for(NoiseDistribution(LAPLACE, Fraction(1)))
     words = np.array([0, 1 << 63, 0xFFFF << COIN_BITS, 0xFFFF << COIN_BITS], np.uint64)
     assert exact.propose(proposal, words, Stuck(0)).tolist() == [0]
     assert proposal.settle(1 << 63, Uniform(Stuck(1)), Uniform(Stuck(0)))[0] is False

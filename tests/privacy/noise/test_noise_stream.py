@@ -7,19 +7,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.keystream import LARGEST_BLOCK, KeyStream
 from wardround.privacy.noise.sampler import SecureNoise
 
-WIDE = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**40))
+WIDE = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**40))
 
 FORKED_DRAWS = """
 import os
 from fractions import Fraction
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.sampler import SecureNoise
 
-law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**40))
+law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(2**40))
 noise = SecureNoise()
 noise.draw(law, 8)
 children = []

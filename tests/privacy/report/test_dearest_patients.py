@@ -16,9 +16,9 @@ from wardround.privacy.accounting import accountants
 from wardround.privacy.accounting.cost import Fact
 from wardround.privacy.accounting.events import Approximate, DiscreteLaplace, Event, Gaussian, Laplace, Pure, Schedule
 from wardround.privacy.budget.parallel import Group, groups_among
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.report.dearest_patient import contains, dearest_patients, of_many_events, undominated
-from wardround.privacy.report.running_accountants import StandingLosses, coarse
+from wardround.privacy.report.running_accountants import RunningAccountants, coarse
 from wardround.privacy.report.schedules import from_facts, schedule_of
 
 A, B, C = Gaussian(10.0), Gaussian(20.0), DiscreteLaplace(0.1)
@@ -76,7 +76,7 @@ def test_no_patient_costs_more_than_the_dearest(sites: dict[str, Schedule], over
 @given(federations, st.integers(1, 4))
 def test_a_wider_overlap_never_costs_less(sites: dict[str, Schedule], overlap: int) -> None:
     narrow, wide = (
-        dict(StandingLosses(1e-6).epsilons(dearest_patients(sites, groups_among(sites, declared=(), overlap=k))))
+        dict(RunningAccountants(1e-6).epsilons(dearest_patients(sites, groups_among(sites, declared=(), overlap=k))))
         for k in (overlap, overlap + 1)
     )
     for name, epsilon in narrow.items():
@@ -96,36 +96,36 @@ def test_facts_of_a_charge_are_its_events() -> None:
 
 
 def test_a_loss_too_fine_for_an_accountant_counts_as_its_finest() -> None:
-    fine = Fact(NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(10**10)), 1, 1, 1)
+    fine = Fact(NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(10**10)), 1, 1, 1)
     assert schedule_of((fine,)) == Schedule.of({Pure(1e-9): 1})
-    faint = Fact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(10**12)), 1, 1, 1)
+    faint = Fact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(10**12)), 1, 1, 1)
     assert dict(schedule_of((faint,)).counts)[Gaussian(5e8)] == 1
-    still = Fact(NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(1)), 0, 0, 1)
+    still = Fact(NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(1)), 0, 0, 1)
     assert schedule_of((still,)) == Schedule(())
 
 
 @pytest.mark.parametrize(
     "fact",
     [
-        Fact(NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(1)), 2000, 2000, 1),
-        Fact(NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(4)), 10**6, 10**12, 1),
+        Fact(NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(1)), 2000, 2000, 1),
+        Fact(NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(4)), 10**6, 10**12, 1),
     ],
 )
 def test_a_loss_too_large_for_an_accountant_has_no_figure(fact: Fact) -> None:
-    figures = dict(StandingLosses(1e-6).epsilons((schedule_of((fact,)),)))
+    figures = dict(RunningAccountants(1e-6).epsilons((schedule_of((fact,)),)))
     assert set(figures.values()) == {math.inf}
 
 
 def test_figures_are_those_of_the_accountants() -> None:
     patient = Schedule.of({A: 30, C: 20, Approximate(0.0, 2.0**-60): 30})
-    figures = StandingLosses(1e-6).epsilons((Schedule.of({A: 1}), patient))
+    figures = RunningAccountants(1e-6).epsilons((Schedule.of({A: 1}), patient))
     assert [name for name, _ in figures] == ["basic", "advanced", "zcdp", "zcdp_tight", "rdp", "gdp", "pld"]
     assert dict(figures)["pld"] == accountants.pld(patient, 1e-6)
     assert dict(figures)["advanced"] == accountants.advanced(patient, 1e-6)
 
 
 def test_a_grown_loss_is_what_a_fresh_one_is() -> None:
-    losses = StandingLosses(1e-6)
+    losses = RunningAccountants(1e-6)
     counts: Counter[Event] = Counter({Gaussian(40.0): 60, DiscreteLaplace(0.02): 60, Approximate(0.0, 2.0**-60): 60})
     kept = losses
     for step in range(4):
@@ -143,17 +143,17 @@ def test_a_grown_loss_is_what_a_fresh_one_is() -> None:
 
 def test_where_no_window_is_wide_enough_the_divergences_answer() -> None:
     patient = Schedule.of({Pure(30.0): 2000, Gaussian(1.0): 1})
-    found = dict(StandingLosses(1e-6).epsilons((patient,)))["pld"]
+    found = dict(RunningAccountants(1e-6).epsilons((patient,)))["pld"]
     assert math.isfinite(found)
 
 
 def test_a_loss_that_nobody_would_grant_still_has_a_figure() -> None:
     patient = Schedule.of({Gaussian(0.05): 100, C: 1})
-    assert dict(StandingLosses(1e-6).epsilons((patient,)))["pld"] == accountants.pld(patient, 1e-6)
+    assert dict(RunningAccountants(1e-6).epsilons((patient,)))["pld"] == accountants.pld(patient, 1e-6)
 
 
 def test_without_delta_only_sums_have_a_figure() -> None:
-    figures = dict(StandingLosses(0.0).epsilons((Schedule.of({Pure(0.2): 100}),)))
+    figures = dict(RunningAccountants(0.0).epsilons((Schedule.of({Pure(0.2): 100}),)))
     assert figures["basic"] == figures["advanced"] == figures["pld"] == pytest.approx(20.0)
     assert figures["rdp"] == math.inf
 

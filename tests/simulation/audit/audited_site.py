@@ -11,7 +11,7 @@ import numpy as np
 from site_agent.reading.examples import Examples
 from tests.site_agent.lone_site import LoneSite, Rows
 from wardround.federation.forms.release import decode_release
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import StageKind, Training
 from wardround.federation.plan.task import Released
 from wardround.privacy.accounting.cost import Cost
@@ -29,7 +29,7 @@ class Memory(Rows):
 
     of: Callable[[StageKind], Examples] | None = None
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         assert self.of is not None
         return self.of(form.step.kind)
 
@@ -59,7 +59,7 @@ class TrainingSite:
         return self.lone.spent
 
     def _releasing(self, nonce: str) -> Releasing:
-        def release(form: StepForm) -> IntVector:
+        def release(form: StepLayout) -> IntVector:
             submission = self.lone.pipeline.run(self.lone.task(plan_of(form.step, self.lone.study, nonce=nonce)))
             assert isinstance(submission, Released)
             return decode_release(submission.payload).values

@@ -11,8 +11,8 @@ import pytest
 from wardround.cli.main import main
 from wardround.simulation.audit.findings import (
     LEAST_SHARE,
+    AuditFinding,
     AuditReport,
-    Finding,
     Measure,
     Method,
     Verdict,
@@ -115,7 +115,7 @@ def test_an_impossible_number_of_draws_is_refused_in_a_sentence(capsys: pytest.C
     assert json.loads(out)["error"]
 
 
-def finding(*, claimed: float, certified: float, measure: Measure = Measure.EPSILON) -> Finding:
+def finding(*, claimed: float, certified: float, measure: Measure = Measure.EPSILON) -> AuditFinding:
     return judged("a count", Method.TWO_WORLDS, measure, claimed=claimed, certified=certified)
 
 

@@ -20,7 +20,7 @@ from wardround.federation.plan.training_budget import StagePlan, cost_of
 from wardround.privacy.accounting.gaussian_dp import epsilon_of
 from wardround.privacy.inference.audit_bounds import Statistic, epsilon_bound, likelihood_ratio, mu_bound
 from wardround.privacy.mechanisms.randomness import Chance, SecureChance
-from wardround.privacy.noise.distribution import NoiseLaw
+from wardround.privacy.noise.distribution import NoiseDistribution
 from wardround.privacy.noise.vectors import IntVector
 from wardround.simulation.audit.question_claims import scaled
 from wardround.simulation.audit.training_claims import (
@@ -134,7 +134,7 @@ def test_two_thousand_trainings_tell_no_more_of_a_patient_held_out(tmp_path: Pat
 
 
 class HalfTheNoise(SecureChance):
-    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+    def draw(self, law: NoiseDistribution, size: int) -> IntVector:
         return super().draw(scaled(law, HALF), size)
 
 

@@ -21,7 +21,7 @@ from wardround.privacy.inference.audit_bounds import (
     variance_score,
 )
 from wardround.privacy.inference.exact_loss import pmf
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.sampler import SecureNoise
 
 # A bound may be wrong as often as it says; of these draws, which are the same every time, none is.
@@ -59,17 +59,17 @@ def test_what_makes_no_sense_has_no_bound() -> None:
     with pytest.raises(ValueError, match="at least 20 samples"):
         epsilon_bound(few, few, alpha=0.1)
     with pytest.raises(ValueError, match="at least 20 draws"):
-        variance_score(np.zeros(5, np.int64), NoiseLaw(LAPLACE, Fraction(1)))
+        variance_score(np.zeros(5, np.int64), NoiseDistribution(LAPLACE, Fraction(1)))
 
 
-def noised(law: NoiseLaw, shift: int, draws: int) -> np.ndarray:
+def noised(law: NoiseDistribution, shift: int, draws: int) -> np.ndarray:
     released = SecureNoise().draw(law, draws)[:, np.newaxis] + shift
     return likelihood_ratio(released, law, with_unit=np.array([1]), without=np.array([0]))
 
 
 def test_a_bound_on_epsilon_is_close_to_the_truth_and_below_it() -> None:
     for epsilon, draws in ((Fraction(1, 2), 60_000), (Fraction(1), 30_000), (Fraction(2), 30_000)):
-        law = NoiseLaw(LAPLACE, 1 / epsilon)
+        law = NoiseDistribution(LAPLACE, 1 / epsilon)
         bound = epsilon_bound(noised(law, 1, draws), noised(law, 0, draws), alpha=1e-5)
         assert 0.85 * epsilon < bound <= epsilon
 
@@ -82,7 +82,7 @@ def test_the_side_on_which_the_worlds_differ_does_not_matter() -> None:
 
 
 def test_worlds_that_are_alike_prove_nothing() -> None:
-    law = NoiseLaw(LAPLACE, Fraction(1))
+    law = NoiseDistribution(LAPLACE, Fraction(1))
     same = noised(law, 0, 5_000)
     assert epsilon_bound(same, noised(law, 0, 5_000), alpha=1e-5) == 0.0
     assert epsilon_bound(np.ones(100), np.ones(100), alpha=1e-5) == 0.0
@@ -91,7 +91,7 @@ def test_worlds_that_are_alike_prove_nothing() -> None:
 
 def test_a_bound_is_wrong_no_more_often_than_it_says() -> None:
     # At 10 % instead of 0.1 %, so that being wrong could be seen; the truth is exactly ε.
-    law, wrong = NoiseLaw(LAPLACE, Fraction(1)), 0
+    law, wrong = NoiseDistribution(LAPLACE, Fraction(1)), 0
     for _ in range(60):
         wrong += epsilon_bound(noised(law, 1, 400), noised(law, 0, 400), alpha=0.1) > 1.0
     assert stats.binomtest(wrong, 60, 0.1, alternative="greater").pvalue > 1e-6
@@ -134,7 +134,7 @@ def test_a_bound_on_delta_is_close_to_the_truth_and_below_it() -> None:
 
 @pytest.mark.parametrize("shift", [2, 4, 12])
 def test_a_bound_on_mu_is_close_to_the_truth_and_below_it(shift: int) -> None:
-    law, draws = NoiseLaw(GAUSSIAN, Fraction(4)), 60_000
+    law, draws = NoiseDistribution(GAUSSIAN, Fraction(4)), 60_000
     samples = [
         likelihood_ratio(
             SecureNoise().draw(law, draws)[:, np.newaxis] + centre,
@@ -160,7 +160,7 @@ def test_slack_is_added_to_what_may_be_missed() -> None:
 
 @pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN])
 def test_a_likelihood_ratio_is_that_of_the_probabilities(mechanism: Mechanism) -> None:
-    law = NoiseLaw(mechanism, Fraction(4))
+    law = NoiseDistribution(mechanism, Fraction(4))
     noise = pmf(law)
     released = np.array([[3, -2], [0, 0], [7, 5]])
     with_unit, without = np.array([2, 0]), np.array([0, 1])
@@ -175,20 +175,27 @@ def test_a_likelihood_ratio_is_that_of_the_probabilities(mechanism: Mechanism) -
 
 
 @pytest.mark.parametrize(
-    "law", [NoiseLaw(LAPLACE, Fraction(1, 2)), NoiseLaw(LAPLACE, Fraction(9)), NoiseLaw(GAUSSIAN, Fraction(4))]
+    "law",
+    [
+        NoiseDistribution(LAPLACE, Fraction(1, 2)),
+        NoiseDistribution(LAPLACE, Fraction(9)),
+        NoiseDistribution(GAUSSIAN, Fraction(4)),
+    ],
 )
-def test_kurtosis_is_that_of_the_probabilities(law: NoiseLaw) -> None:
+def test_kurtosis_is_that_of_the_probabilities(law: NoiseDistribution) -> None:
     noise = pmf(law)
     x = np.arange(noise.first, noise.first + noise.probabilities.size, dtype=np.float64)
     second, fourth = (float(np.sum(noise.probabilities * x**power)) for power in (2, 4))
     assert kurtosis(law) == pytest.approx(fourth / second**2, rel=1e-9)
-    assert kurtosis(NoiseLaw(LAPLACE, Fraction(2**40))) == pytest.approx(6.0)
+    assert kurtosis(NoiseDistribution(LAPLACE, Fraction(2**40))) == pytest.approx(6.0)
 
 
-@pytest.mark.parametrize("law", [NoiseLaw(LAPLACE, Fraction(3)), NoiseLaw(GAUSSIAN, Fraction(300))], ids=str)
-def test_two_per_cent_more_or_less_noise_shows_in_a_million_draws(law: NoiseLaw) -> None:
+@pytest.mark.parametrize(
+    "law", [NoiseDistribution(LAPLACE, Fraction(3)), NoiseDistribution(GAUSSIAN, Fraction(300))], ids=str
+)
+def test_two_per_cent_more_or_less_noise_shows_in_a_million_draws(law: NoiseDistribution) -> None:
     draws = SecureNoise().draw(law, 1_000_000)
     assert abs(variance_score(draws, law)) < 5.0
     for factor, sign in ((Fraction(98, 100), 1), (Fraction(102, 100), -1)):
-        claimed = NoiseLaw(law.mechanism, Fraction(round(law.scale * factor * 1024), 1024))
+        claimed = NoiseDistribution(law.mechanism, Fraction(round(law.scale * factor * 1024), 1024))
         assert sign * variance_score(draws, claimed) > 5.0

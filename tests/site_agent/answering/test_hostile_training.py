@@ -18,7 +18,7 @@ from tests.site_agent.answering.test_hostile_coordinator import answered, unhurt
 from tests.site_agent.lone_site import NAME, STUDY, LoneSite
 from wardround.federation import canonical
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused
-from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.models.step_layout import LENGTH, pack
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
@@ -256,7 +256,7 @@ def test_a_training_that_a_steward_denies_is_refused(tmp_path: Path) -> None:
 
 def shared_account(site: LoneSite, path: Path) -> SharedAccount:
     folder = Folder(NAME, site.study.study_hash, site.study.unit)
-    account = SharedAccount(path, dataset="ehr", folder=folder, cap=site.policy.cap, keeping=Keeping.FILE)
+    account = SharedAccount(path, dataset="ehr", folder=folder, cap=site.policy.cap, keeping=Durability.FILE)
     site.pipeline = dataclasses.replace(site.pipeline, shared=account)
     return account
 

@@ -16,7 +16,7 @@ from coordinator.rounds.planning import plans_for
 from site_agent.answering.policy import Approval
 from site_agent.serving.configuration import parse_site
 from tests.site_agent.lone_site import NAME, STUDY, LoneSite, Rows
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release, decode_release
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.ask_request import AskRequest
@@ -216,7 +216,7 @@ class Counts(Rows):
 
     counts = (0, 0, 0)
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         (whole,) = super().bounded(form)
         (part,) = form.parts
         return (dataclasses.replace(whole, total=np.array(self.counts, np.int64) * part.increment),)

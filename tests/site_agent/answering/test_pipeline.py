@@ -20,7 +20,7 @@ from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.plan import price, shape_of
 from wardround.federation.plan.task import Declined, Failed, Pending, Released
 from wardround.privacy.accounting.cost import Cost
-from wardround.privacy.noise.distribution import NoiseLaw
+from wardround.privacy.noise.distribution import NoiseDistribution
 from wardround.privacy.noise.sampler import SecureNoise
 from wardround.privacy.noise.vectors import IntVector
 
@@ -123,7 +123,7 @@ class Dying:
     def __init__(self) -> None:
         self.alive = False
 
-    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+    def draw(self, law: NoiseDistribution, size: int) -> IntVector:
         if not self.alive:
             self.alive = True
             raise KeyboardInterrupt

@@ -13,7 +13,7 @@ from site_agent.serving.configuration import parse_site
 from tests.site_agent.answering.test_hostile_training import TRAINED, plan, step
 from tests.site_agent.lone_site import STUDY, LoneSite
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import step_form
 from wardround.federation.plan.layout import shape
 from wardround.federation.plan.task import Declined, Released
@@ -64,7 +64,7 @@ def listed(words: int) -> str:
     return ", ".join(f'"W{place:06d}"' for place in range(words))
 
 
-def largest() -> dict[str, Shape]:
+def largest() -> dict[str, AnswerLayout]:
     """Questions as large as a study and a plan allow them."""
     study = parse_study(
         'name = "large"\n[budget]\nepsilon = 3.0\ndelta = 1e-6\n[tables.t]\nunit_key = "p"\nmax_rows_per_unit = 4\n'

@@ -11,7 +11,7 @@ import pytest
 from tests.site_agent.answering.test_hostile_training import TRAINED, run, step
 from tests.site_agent.lone_site import LoneSite
 from wardround.federation.plan.task import Failed, Released
-from wardround.privacy.noise.distribution import NoiseLaw
+from wardround.privacy.noise.distribution import NoiseDistribution
 from wardround.privacy.noise.vectors import IntVector
 from wardround.simulation.noise import ZeroNoise
 
@@ -21,7 +21,7 @@ class Crowded(ZeroNoise):
 
     crowded = True
 
-    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+    def draw(self, law: NoiseDistribution, size: int) -> IntVector:
         if self.crowded:
             np.empty((1_234_567, 2**30))
         return super().draw(law, size)

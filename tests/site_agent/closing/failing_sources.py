@@ -22,8 +22,8 @@ from site_agent.reading.dataset import Dataset, Tables, TableSource
 from site_agent.reading.examples import Examples
 from site_agent.serving.open_dataset import open_dataset
 from tests.site_agent.sources.postgresql_cluster import absent, cluster
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.study.study import Table
 from wardround.privacy.noise.vectors import Bounded
 
@@ -95,19 +95,19 @@ class Hasty:
     patient: Dataset
     hasty: Dataset
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         self.patient.check(form)
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         return self.hasty.bounded(form)
 
-    def keys(self, form: Shape) -> Mapping[str, int]:
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         return self.hasty.keys(form)
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         self.patient.check_step(form)
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         return self.hasty.examples(form)
 
     def fingerprint(self, table: Table) -> Fingerprint:

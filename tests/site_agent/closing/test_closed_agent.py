@@ -15,7 +15,7 @@ from tests.site_agent.closing.failing_sources import STUDY
 from tests.site_agent.lone_site import NAME, LoneSite, Rows
 from tests.site_agent.serving.test_agent import Hurried, Scripted
 from wardround.federation.errors import SourceFailed
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import release_hash
 from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.plan.task import Failed, Pending, Released, SignedTask, Submission
@@ -36,7 +36,7 @@ TWO_TABLES = STUDY + LABS
 class OneBad(Rows):
     """Two tables, of which visits fails."""
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         if form.table.name == "visits":
             self.events.append("read")
             raise SourceFailed

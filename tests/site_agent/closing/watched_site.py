@@ -14,9 +14,9 @@ from site_agent.reading.examples import Examples
 from site_agent.store.ledger import SiteLedger
 from tests.site_agent.closing.failing_sources import KEY, STUDY
 from tests.site_agent.lone_site import LoneSite
-from wardround.federation.forms.parts import Shape
-from wardround.federation.ledger.sqlite_file import Keeping
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.ledger.sqlite_file import Durability
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.task import Submission
 from wardround.federation.study.study import Table
 from wardround.privacy.noise.vectors import Bounded
@@ -29,23 +29,23 @@ class Watched:
     tables: Tables
     events: list[str] = field(default_factory=list)
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         self.events.append("check")
         self.tables.check(form)
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         self.events.append("read")
         return self.tables.bounded(form)
 
-    def keys(self, form: Shape) -> Mapping[str, int]:
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         self.events.append("read")
         return self.tables.keys(form)
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         self.events.append("check")
         self.tables.check_step(form)
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         self.events.append("read")
         return self.tables.examples(form)
 
@@ -71,7 +71,7 @@ class WatchedSite(LoneSite):
     def restart(self) -> None:
         """Lose everything that is not on disk."""
         self.ledger.close()
-        self.ledger = SiteLedger(self.folder, identity=self.identity, keeping=Keeping.FILE, today=lambda: self.day)
+        self.ledger = SiteLedger(self.folder, identity=self.identity, keeping=Durability.FILE, today=lambda: self.day)
         self.pipeline = dataclasses.replace(self.pipeline, ledger=self.ledger)
 
     def ask(self, sql: str) -> Submission:

@@ -11,8 +11,8 @@ from site_agent.reading.columnstore.build import prepare_table
 from site_agent.reading.columnstore.prepared_dataset import PreparedFirst
 from site_agent.reading.dataset import Dataset, Tables
 from site_agent.reading.examples import Examples
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.vectors import Bounded
 
@@ -27,19 +27,19 @@ class AnsweringForbidden:
         self._source = self._learning = source
         self.fingerprint, self.batches = source.fingerprint, source.batches
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         self._source.check(form)
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         raise AssertionError("the source itself was read")
 
-    def keys(self, form: Shape) -> Mapping[str, int]:
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         raise AssertionError("the source itself was read")
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         self._learning.check_step(form)
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         # A snapshot does not hold the patients' own keys, so this is the source's to answer.
         return self._learning.examples(form)
 

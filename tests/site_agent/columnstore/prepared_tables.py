@@ -18,8 +18,8 @@ from site_agent.reading.columnstore.snapshot import Snapshot
 from site_agent.reading.dataset import Tables
 from site_agent.reading.examples import Examples
 from wardround.federation.errors import SourceFailed
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import Expression
 from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
@@ -71,21 +71,21 @@ class Kept:
     fails_after: int | None = None
     asked: list[str] = field(default_factory=list)
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         self.asked.append("check")
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         self.asked.append("bounded")
         return ()
 
-    def keys(self, form: Shape) -> Mapping[str, int]:
+    def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         self.asked.append("keys")
         return {}
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         self.asked.append("check")
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         self.asked.append("examples")
         return read_examples(form, self, key=KEY)
 
@@ -128,11 +128,11 @@ def dataset(
     )
 
 
-def form(query: Query, agreed: Study) -> Shape:
+def form(query: Query, agreed: Study) -> AnswerLayout:
     return shape(query, agreed, Mechanism.DISCRETE_GAUSSIAN)
 
 
-def totals(asked: Shape, kept: Snapshot) -> list[list[int]]:
+def totals(asked: AnswerLayout, kept: Snapshot) -> list[list[int]]:
     return [part.total.tolist() for part in bounded_totals(asked, kept)]
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from site_agent.reading.batches import NO_DAY, Booleans, Days, Integers, Numbers, Places
 from site_agent.reading.columnstore.column_encoding import (
     NO_INTEGER,
-    Extent,
+    CodeRange,
+    ColumnFile,
     KeptColumn,
-    Layout,
     decoded,
     encoded,
     raw_type,
@@ -35,7 +35,7 @@ ANY_DOUBLE = st.floats(allow_nan=True, allow_infinity=False)
 def kept(column: Column, *batches: list[float] | list[int]) -> tuple[np.ndarray, str]:
     """What comes back of the last batch when all were seen, and the type it was kept in."""
     raws = [np.array(batch, dtype=raw_type(column)) for batch in batches]
-    extent = Extent(column)
+    extent = CodeRange(column)
     for raw in raws:
         extent.see(raw)
     layout = extent.layout()
@@ -108,7 +108,7 @@ def test_rows_compared_with_runs_are_the_rows_looked_up_one_by_one(kind: tuple[s
     for border in borders:
         wanted[border:] ^= True
     every = np.random.default_rng(len(borders)).permutation(codes).astype(dtype)
-    column = KeptColumn(INTEGER, Layout(dtype, packed=True, low=0, high=codes - 2), every)
+    column = KeptColumn(INTEGER, ColumnFile(dtype, packed=True, low=0, high=codes - 2), every)
     assert column.small
     found = rows_where(column, lambda _: wanted)
     rows = slice(3, codes - 5)

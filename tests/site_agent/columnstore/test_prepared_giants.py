@@ -30,7 +30,7 @@ from tests.site_agent.columnstore.prepared_tables import (
     study,
 )
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import Comparison, Operator
 from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
@@ -79,7 +79,7 @@ def giant_rows(seed: int, *, rows: int = 400) -> list[Row]:
     return found
 
 
-def questions() -> list[Shape]:
+def questions() -> list[AnswerLayout]:
     asked = []
     for unit in ("patient", "event"):
         for cap in (1, 3) if unit == "patient" else (1,):
@@ -89,7 +89,7 @@ def questions() -> list[Shape]:
     return asked
 
 
-def bounded(asked: Sequence[Shape], folder: Path) -> list[list[list[int]]]:
+def bounded(asked: Sequence[AnswerLayout], folder: Path) -> list[list[list[int]]]:
     return [[part.total.tolist() for part in totals.bounded_totals(each, opened(study(), folder))] for each in asked]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from site_agent.reading.batches import Preparable
-from site_agent.reading.columnstore.prepared_dataset import Standing
+from site_agent.reading.columnstore.prepared_dataset import Freshness
 from site_agent.reading.dataset import Tables, TableSource
 from site_agent.serving.open_dataset import open_dataset
 from tests.site_agent.columnstore.prepared_source import prepared
@@ -55,9 +55,9 @@ def test_reading_a_database_with_a_log_is_no_change_of_it_and_writing_is(held: b
             writer.close()
         tables = open_dataset({"visits": TableSource(str(path))}, folder=tmp_path, key=KEY)
         copied = prepared(tables, study, tmp_path, key=KEY)
-        assert copied.standing(study.tables[0]) == Standing(exists=True)
+        assert copied.standing(study.tables[0]) == Freshness(exists=True)
         tables.bounded(question(Statistic.COUNT, study))
-        assert copied.standing(study.tables[0]) == Standing(exists=True)
+        assert copied.standing(study.tables[0]) == Freshness(exists=True)
         with contextlib.closing(sqlite3.connect(path)) as another:
             another.execute("INSERT INTO visits (patient_id) VALUES ('b')")
             another.commit()

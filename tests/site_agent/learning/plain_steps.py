@@ -12,7 +12,7 @@ import numpy as np
 from site_agent.reading.examples import Examples
 from wardround.federation.models.step_layout import (
     SCORE_BINS,
-    StepForm,
+    StepLayout,
     is_binary,
     measured,
     pack,
@@ -23,10 +23,10 @@ from wardround.federation.models.step_layout import (
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 SCALE = Fraction(2**20)
-LAW = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, SCALE)
+LAW = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, SCALE)
 BOUNDS = {"age": (0.0, 110.0), "sbp": (80.0, 200.0), "gain": (-50.0, 20.0)}
 EVERY = tuple((model, stage) for model in ModelKind for stage in StageKind)
 
@@ -57,7 +57,7 @@ class Numbers:
     rate: Fraction = Fraction(1)
 
 
-def form_of(kind: ModelKind, stage: StageKind, numbers: Numbers | None = None, features: int = 3) -> StepForm:
+def form_of(kind: ModelKind, stage: StageKind, numbers: Numbers | None = None, features: int = 3) -> StepLayout:
     given = numbers or Numbers()
     target = "ill" if is_binary(kind) else "visits"
     hidden = 2 if kind is ModelKind.PERCEPTRON else 0
@@ -93,7 +93,7 @@ def examples_of(patients: Sequence[Patient], *, held_out: bool = False, features
     return Examples(inputs, target, starts.astype(np.intp), np.full(len(patients), held_out))
 
 
-def contribution(form: StepForm, patient: Patient) -> list[float]:
+def contribution(form: StepLayout, patient: Patient) -> list[float]:
     """One patient's vector: the mean over its rows, shortened and divided by the clip."""
     rows = [_row(form, inputs, target) for inputs, target in patient]
     mean = [math.fsum(column) / len(rows) for column in zip(*rows, strict=True)]
@@ -102,7 +102,7 @@ def contribution(form: StepForm, patient: Patient) -> list[float]:
     return [value / max(length, longest) for value in mean]
 
 
-def _row(form: StepForm, inputs: Sequence[float], target: float) -> list[float]:
+def _row(form: StepLayout, inputs: Sequence[float], target: float) -> list[float]:
     step, kind = form.step, form.step.training.model.kind
     low, high = form.target.low, form.target.high
     y = [_between(value, each.low, each.high) for value, each in zip(inputs, form.inputs, strict=True)]
@@ -140,7 +140,7 @@ def _row(form: StepForm, inputs: Sequence[float], target: float) -> list[float]:
     return [residual * value for value in z]
 
 
-def _perceptron(form: StepForm, u: list[float], target: float, weights: list[float]) -> list[float]:
+def _perceptron(form: StepLayout, u: list[float], target: float, weights: list[float]) -> list[float]:
     hidden, width = form.step.training.model.hidden, len(u)
     layer = [weights[place * width : (place + 1) * width] for place in range(hidden)]
     outer, intercept = weights[hidden * width : -1], weights[-1]
@@ -153,7 +153,7 @@ def _perceptron(form: StepForm, u: list[float], target: float, weights: list[flo
     return [*inner, *(e * value for value in h), e]
 
 
-def _cell(form: StepForm, score: float, target: float) -> list[float]:
+def _cell(form: StepLayout, score: float, target: float) -> list[float]:
     found = [0.0] * form.width
     found[2 * sum(edge <= score for edge in form.step.edges) + int(target)] = 1.0
     return found

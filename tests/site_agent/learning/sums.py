@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wardround.analyst.estimation.fitted import Combine, RoundSums
 from wardround.analyst.learning.fitting import Fitting, begin
-from wardround.federation.models.step_layout import LENGTH, StepForm, step_form, unpack
+from wardround.federation.models.step_layout import LENGTH, StepLayout, step_form, unpack
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit
 from wardround.privacy.accounting.gaussian_dp import mu_of
@@ -136,7 +136,7 @@ def answered(
     return RoundSums(totals, shown, sites, scale * (1.0 if one_noise else math.sqrt(sites)))
 
 
-def _walk(form: StepForm, inputs: Array, target: Array, draw: np.random.Generator, noise: float) -> Array:
+def _walk(form: StepLayout, inputs: Array, target: Array, draw: np.random.Generator, noise: float) -> Array:
     """The noised sums of one site's round, whole numbers of 1/LENGTH."""
     step, stage = form.step, form.step.training.stages[form.step.stage]
     weights, sums = unpack(step.weights), []
@@ -150,7 +150,7 @@ def _walk(form: StepForm, inputs: Array, target: Array, draw: np.random.Generato
     return np.array(sums)
 
 
-def contributions(form: StepForm, inputs: Array, target: Array, weights: Array) -> Array:
+def contributions(form: StepLayout, inputs: Array, target: Array, weights: Array) -> Array:
     """One row for each patient, as decision 18 has them."""
     model, step = form.step.training.model, form.step
     low, high = (np.array([getattr(each, end) for each in form.inputs]) for end in ("low", "high"))

@@ -21,7 +21,7 @@ from tests.site_agent.sources.conformance.study_rows import COHORTS, TEXTS, UNIT
 from tests.site_agent.sources.reference_totals import Row, held_value, selects
 from tests.site_agent.sources.tables import write_csv
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.models.step_layout import StepForm, step_form
+from wardround.federation.models.step_layout import StepLayout, step_form
 from wardround.federation.models.training import Input, Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import Expression
@@ -36,13 +36,13 @@ Unit_ = tuple[bool, tuple[tuple[float, ...], ...]]
 """Whether a unit is held out, and its rows, the target last."""
 
 
-def form_of(study: Study, cohort: Expression | None = None, *, target: str = "sex") -> StepForm:
+def form_of(study: Study, cohort: Expression | None = None, *, target: str = "sex") -> StepLayout:
     kind = ModelKind.LOGISTIC if target == "sex" else ModelKind.LINEAR
     stages = (Stage(StageKind.MOMENTS, SCALE, 3),)
     return step_form(Step(Training(Model(kind, "visits", target, FEATURES, cohort), stages, SHARE), 0, 0), study)
 
 
-def plain(form: StepForm, rows: Sequence[Row]) -> list[Unit_]:
+def plain(form: StepLayout, rows: Sequence[Row]) -> list[Unit_]:
     """The same in plain Python."""
     cohort = form.step.training.model.cohort
     asked = shape(Query("visits", (Aggregate(Statistic.COUNT),), cohort), agreed(), Mechanism.DISCRETE_LAPLACE)
@@ -57,7 +57,7 @@ def plain(form: StepForm, rows: Sequence[Row]) -> list[Unit_]:
     return sorted((out, tuple(sorted(mine))) for out, mine in zip(folds, units.values(), strict=True))
 
 
-def _number(form: StepForm, wanted: Input, row: Row) -> float | None:
+def _number(form: StepLayout, wanted: Input, row: Row) -> float | None:
     column = form.table.column(wanted.column)
     held = held_value(row, column)
     if held is None or (column.values and held not in column.values):

@@ -21,7 +21,7 @@ from site_agent.reading.examples import MOST_ROWS, Examples
 from site_agent.reading.memory_limits import Limits
 from tests.site_agent.learning.plain_steps import LAW, SCALE
 from wardround.federation.errors import SourceFailed
-from wardround.federation.models.step_layout import StepForm, step_form
+from wardround.federation.models.step_layout import StepLayout, step_form
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.study.study import Table
 from wardround.federation.study.study_file import parse_study
@@ -46,7 +46,7 @@ class Lines:
             yield batch_of_rows(table, self.rows[start : start + self.batch_rows])
 
 
-def asked(unit: str = "patient") -> StepForm:
+def asked(unit: str = "patient") -> StepLayout:
     study = parse_study(
         f'name = "s"\nunit = "{unit}"\n[budget]\nepsilon = 3.0\ndelta = 1e-6\n[tables.t]\nunit_key = "p"\n'
         'max_rows_per_unit = 1\n[tables.t.columns]\nx = { type = "number", lower = -1, upper = 1 }\n'

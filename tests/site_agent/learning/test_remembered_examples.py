@@ -13,7 +13,7 @@ from site_agent.reading.example_cache import KEPT_SECONDS, LastExamples
 from site_agent.reading.memory_limits import Limits
 from tests.site_agent.columnstore.prepared_tables import TABLE, Kept, random_rows, study
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.models.step_layout import StepForm, step_form
+from wardround.federation.models.step_layout import StepLayout, step_form
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import Comparison, Operator
@@ -25,7 +25,7 @@ ROWS = random_rows(patients=20, rows=100, seed=1)
 OLDER = Comparison("ward", Operator.GREATER, 1)
 
 
-def form_of(turn: int = 0, *, cohort: Comparison | None = None, held_out: Fraction = Fraction(1, 8)) -> StepForm:
+def form_of(turn: int = 0, *, cohort: Comparison | None = None, held_out: Fraction = Fraction(1, 8)) -> StepLayout:
     model = Model(ModelKind.LOGISTIC, TABLE, "sex", ("ward", "gain"), cohort)
     training = Training(model, (Stage(StageKind.MOMENTS, Fraction(2**20), 9),), held_out)
     return step_form(Step(training, 0, turn), study())
@@ -55,7 +55,7 @@ def test_rounds_of_a_training_read_once() -> None:
 
 
 @pytest.mark.parametrize("other", [form_of(1, cohort=OLDER), form_of(1, held_out=Fraction(1, 2))])
-def test_another_training_reads_anew(other: StepForm) -> None:
+def test_another_training_reads_anew(other: StepLayout) -> None:
     tables, _ = opened(Kept(ROWS))
     first = tables.examples(form_of(0))
     second = tables.examples(other)

@@ -20,7 +20,7 @@ from wardround.analyst.learning.predictor import coordinates, scores
 from wardround.federation.models.step_layout import (
     LENGTH,
     SCORE_BINS,
-    StepForm,
+    StepLayout,
     inputs_of,
     measured,
     pack,
@@ -29,7 +29,7 @@ from wardround.federation.models.step_layout import (
 )
 from wardround.federation.models.training import ModelKind, StageKind, Step
 from wardround.federation.study.study import Column, ColumnType, Table
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.simulation.noise import ZeroNoise
 
 
@@ -118,7 +118,7 @@ def test_settled_numbers_stay_where_they_are_and_do_not_move_again(values: list[
 # --- Sites, models and this decision's table mean the same -------------------------------------------------
 
 
-def forms(kind: ModelKind) -> list[StepForm]:
+def forms(kind: ModelKind) -> list[StepLayout]:
     target = None if kind in (ModelKind.LOGISTIC, ModelKind.PERCEPTRON) else (0.0, 20.0)
     study = study_of(3, binary=1, target=target)
     training = training_of(
@@ -141,11 +141,11 @@ def forms(kind: ModelKind) -> list[StepForm]:
     return found
 
 
-def taken(form: StepForm, inputs: Array, outcome: Array) -> Array:
+def taken(form: StepLayout, inputs: Array, outcome: Array) -> Array:
     """What a site would release of these patients, one row each, without noise."""
     everybody = np.full(len(outcome), form.step.kind is StageKind.SCORES)
     examples = Examples(inputs, outcome, np.arange(len(outcome) + 1), everybody)
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, form.step.training.stages[form.step.stage].scale)
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, form.step.training.stages[form.step.stage].scale)
     return take(form, examples, law, ZeroNoise()) / LENGTH
 
 

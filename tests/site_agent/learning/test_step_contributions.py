@@ -31,7 +31,7 @@ from tests.site_agent.learning.plain_steps import (
 )
 from wardround.federation.models.step_layout import (
     LENGTH,
-    StepForm,
+    StepLayout,
     is_binary,
     moved,
     pack,
@@ -57,7 +57,7 @@ class Taking(ZeroNoise):
         return np.setdiff1d(np.arange(units), self._left_out)
 
 
-def totals(form: StepForm, patients: Sequence[Patient], *, chance: ZeroNoise | None = None) -> list[int]:
+def totals(form: StepLayout, patients: Sequence[Patient], *, chance: ZeroNoise | None = None) -> list[int]:
     examples = examples_of(patients, held_out=form.step.kind is StageKind.SCORES)
     return take(form, examples, LAW, chance or ZeroNoise()).tolist()
 

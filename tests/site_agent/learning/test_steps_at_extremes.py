@@ -14,7 +14,7 @@ import pytest
 from site_agent.learning import training_step as steps
 from site_agent.learning.training_step import take
 from tests.site_agent.learning.plain_steps import EVERY, LAW, Numbers, Patient, examples_of, form_of
-from wardround.federation.models.step_layout import LENGTH, StepForm, is_binary
+from wardround.federation.models.step_layout import LENGTH, StepLayout, is_binary
 from wardround.federation.models.training import Input, ModelKind, StageKind
 from wardround.simulation.noise import ZeroNoise
 
@@ -44,7 +44,7 @@ def several(draw: random.Random, most: int) -> list[float]:
     return [number(draw) for _ in range(draw.randint(1, most))]
 
 
-def extreme(draw: random.Random, model: ModelKind, stage: StageKind) -> StepForm:
+def extreme(draw: random.Random, model: ModelKind, stage: StageKind) -> StepLayout:
     spread = [abs(each) or 0.5 for each in several(draw, 4)]
     numbers = Numbers(several(draw, 4), spread, several(draw, 12), clip=abs(number(draw)) or 1.0)
     form = form_of(model, stage, numbers)
@@ -59,7 +59,7 @@ def value(draw: random.Random, each: Input) -> float:
     return draw.choice((each.low, each.high, each.low / 2 + each.high / 2, min(max(inside, each.low), each.high)))
 
 
-def patient(draw: random.Random, form: StepForm) -> Patient:
+def patient(draw: random.Random, form: StepLayout) -> Patient:
     binary = is_binary(form.step.training.model.kind)
     return [
         (
@@ -70,7 +70,7 @@ def patient(draw: random.Random, form: StepForm) -> Patient:
     ]
 
 
-def total(form: StepForm, patients: list[Patient]) -> list[int]:
+def total(form: StepLayout, patients: list[Patient]) -> list[int]:
     examples = examples_of(patients, held_out=form.step.kind is StageKind.SCORES)
     found: list[int] = take(form, examples, LAW, ZeroNoise()).tolist()
     return found

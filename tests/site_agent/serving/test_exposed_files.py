@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.serving.check import Finding, _permissions, check_site
+from site_agent.serving.check import CheckFinding, _permissions, check_site
 from site_agent.serving.folder import SiteFolder, open_folder
 from site_agent.serving.prepared_tables import prepare_site
 from tests.roles.enrolled import found, hospital
@@ -66,11 +66,11 @@ def place_of(site: SiteFolder, name: str) -> Path:
     return site.path / name.replace("@snapshot", snapshot)
 
 
-def permissions(site: SiteFolder) -> list[Finding]:
+def permissions(site: SiteFolder) -> list[CheckFinding]:
     return list(_permissions(site, site.configuration()))
 
 
-def mend(finding: Finding) -> None:
+def mend(finding: CheckFinding) -> None:
     """Do what the finding says, to the letter."""
     subprocess.run(["/bin/sh", "-c", finding.text.rpartition(": ")[2]], check=True)
 

@@ -13,7 +13,7 @@ from site_agent.reading.dataset import Dataset, Tables, TableSource
 from site_agent.serving.open_dataset import open_dataset
 from tests.site_agent.sources.postgresql_cluster import cluster
 from tests.site_agent.sources.reference_totals import Cell, Row
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Aggregate, Grouping, Query
 from wardround.federation.study.study import Column, ColumnType, Study
@@ -101,11 +101,11 @@ def study(columns: str, *, rows: int = 100, groups: int = 100) -> Study:
     )
 
 
-def ask(agreed_study: Study, *aggregates: Aggregate, by: tuple[Grouping, ...] = ()) -> Shape:
+def ask(agreed_study: Study, *aggregates: Aggregate, by: tuple[Grouping, ...] = ()) -> AnswerLayout:
     return shape(Query("visits", aggregates, None, by), agreed_study, Mechanism.DISCRETE_LAPLACE)
 
 
-def totals(source: Dataset, asked: Shape) -> list[list[int]]:
+def totals(source: Dataset, asked: AnswerLayout) -> list[list[int]]:
     source.check(asked)
     return [part.total.tolist() for part in source.bounded(asked)]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from site_agent.reading.bounding.tally import finish, tally_width
 from wardround.federation.forms.grids import Quantiser
-from wardround.federation.forms.parts import Part, Records, Shape, Sums
+from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.grouping import month_number, month_range
 from wardround.federation.question.query import GroupBy, Grouping, Statistic
@@ -25,12 +25,12 @@ Record = tuple[int, tuple[int, ...]]
 OWN_CELLS = (Statistic.CHI_SQUARE, Statistic.CHOICE)
 
 
-def reference_totals(form: Shape, rows: Sequence[Row]) -> list[list[int]]:
+def reference_totals(form: AnswerLayout, rows: Sequence[Row]) -> list[list[int]]:
     """What a source must answer where no unit has too many records."""
     return [finish(part, np.array(reference_tally(form, part, rows))).total.tolist() for part in form.parts]
 
 
-def reference_keys(form: Shape, rows: Sequence[Row]) -> dict[str, int]:
+def reference_keys(form: AnswerLayout, rows: Sequence[Row]) -> dict[str, int]:
     """The texts of the open column, each with the number of its units, or of its rows where these are units."""
     column = form.table.column(form.parts[0].columns[0])
     held = [
@@ -47,7 +47,7 @@ def is_short(key: str) -> bool:
     return 0 < len(key) <= 256 and not any(ord(letter) in places for letter in key for places in hidden)
 
 
-def reference_tally(form: Shape, part: Part, rows: Sequence[Row]) -> list[list[int]]:
+def reference_tally(form: AnswerLayout, part: Part, rows: Sequence[Row]) -> list[list[int]]:
     records = _records(form, part, rows)
     tally = [[0] * tally_width(part) for _ in range(part.groups)]
     for cell, values in records:
@@ -68,7 +68,7 @@ def reference_tally(form: Shape, part: Part, rows: Sequence[Row]) -> list[list[i
     return tally
 
 
-def _records(form: Shape, part: Part, rows: Sequence[Row]) -> list[Record]:
+def _records(form: AnswerLayout, part: Part, rows: Sequence[Row]) -> list[Record]:
     by_unit: dict[tuple[Cell, int], list[tuple[int, ...]]] = defaultdict(list)
     every: list[Record] = []
     for row in rows:
@@ -112,7 +112,7 @@ def _level(column: Column, quantiser: Quantiser, row: Row) -> int | None:
     return math.floor(min(max(scaled, float(quantiser.low)), float(quantiser.high)))
 
 
-def _cell(form: Shape, part: Part, row: Row) -> int | None:
+def _cell(form: AnswerLayout, part: Part, row: Row) -> int | None:
     own = part.aggregates[0].statistic in OWN_CELLS
     groupings = tuple(Grouping(name) for name in part.columns) if own else form.query.group_by
     cell = 0
@@ -158,11 +158,11 @@ def held_value(row: Row, column: Column) -> Cell:
     return value if fits else column.default
 
 
-def selects(form: Shape, row: Row) -> bool:
+def selects(form: AnswerLayout, row: Row) -> bool:
     return form.query.cohort is None or three_valued(form.query.cohort, row, form) is True
 
 
-def three_valued(term: Expression, row: Row, form: Shape) -> bool | None:
+def three_valued(term: Expression, row: Row, form: AnswerLayout) -> bool | None:
     """SQL's logic, written down again."""
     match term:
         case Comparison(name, operator, value):

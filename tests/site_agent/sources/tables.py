@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from site_agent.reading.dataset import Dataset, TableSource
 from site_agent.serving.open_dataset import open_dataset
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.query import Query
 from wardround.federation.study.study import Study
@@ -60,7 +60,7 @@ def study(*, unit: str = "patient", rows: int = 3, groups: int = 2, columns: str
     )
 
 
-def form(query: Query, agreed: Study, mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN) -> Shape:
+def form(query: Query, agreed: Study, mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN) -> AnswerLayout:
     return shape(query, agreed, mechanism)
 
 
@@ -97,12 +97,12 @@ def dataset(path: Path | str, *, key: bytes = KEY) -> Dataset:
     return open_dataset({"visits": TableSource(str(path))}, folder=Path("/"), key=key)
 
 
-def totals(source: Dataset, asked: Shape) -> list[list[int]]:
+def totals(source: Dataset, asked: AnswerLayout) -> list[list[int]]:
     source.check(asked)
     return [part.total.tolist() for part in source.bounded(asked)]
 
 
-def natural(source: Dataset, asked: Shape) -> list[list[float]]:
+def natural(source: Dataset, asked: AnswerLayout) -> list[list[float]]:
     """The totals in the units of the statistic."""
     return [[float(value * part.grid) for value in part.total.tolist()] for part in source.bounded(asked)]
 

@@ -18,7 +18,7 @@ from site_agent.reading.dataset import TableFiles
 from site_agent.reading.sources.duckdb.connection import Limits
 from site_agent.reading.sources.files.files import DuckdbFiles
 from tests.site_agent.sources.tables import ARROW, KEY, Cell, Row, form, study, write_csv, write_parquet
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.question.cohort import Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.noise.distribution import Mechanism
@@ -126,7 +126,7 @@ def source(kind: str) -> tuple[Path, DuckdbFiles]:
     return path, DuckdbFiles(tables, key=KEY, limits=Limits(threads=1, memory_mebibytes=512))
 
 
-def ask(kind: str, rows: list[Row], asked: Shape) -> tuple[Bounded, ...]:
+def ask(kind: str, rows: list[Row], asked: AnswerLayout) -> tuple[Bounded, ...]:
     path, files = source(kind)
     if kind == "csv":
         write_csv(path, rows, errors="surrogateescape")
@@ -135,7 +135,7 @@ def ask(kind: str, rows: list[Row], asked: Shape) -> tuple[Bounded, ...]:
     return files.bounded(asked)
 
 
-def within_norms(kind: str, without: list[Row], added: list[Row], place: int, asked: Shape) -> None:
+def within_norms(kind: str, without: list[Row], added: list[Row], place: int, asked: AnswerLayout) -> None:
     place = min(place, len(without))
     before = ask(kind, without, asked)
     after = ask(kind, without[:place] + added + without[place:], asked)

@@ -19,7 +19,7 @@ from site_agent.reading.sources.duckdb.connection import Limits
 from site_agent.reading.sources.files.files import DuckdbFiles
 from tests.site_agent.sources.tables import ARROW, KEY, Cell, Row, form, random_rows, study, write_parquet
 from wardround.federation.errors import SourceFailed
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.noise.distribution import Mechanism
 
@@ -54,13 +54,13 @@ def source(folder: Path, rows: Sequence[Row], kind: pa.DataType, *, mebibytes: i
     return DuckdbFiles({"visits": TableFiles("parquet", str(path))}, key=KEY, limits=limits)
 
 
-def asked(rows: int = 3, groups: int = 2) -> Shape:
+def asked(rows: int = 3, groups: int = 2) -> AnswerLayout:
     return form(
         Query("visits", EVERY, None, (Grouping("dx"),)), study(rows=rows, groups=groups), Mechanism.DISCRETE_LAPLACE
     )
 
 
-def totals(files: DuckdbFiles, question: Shape) -> list[list[int]]:
+def totals(files: DuckdbFiles, question: AnswerLayout) -> list[list[int]]:
     return [part.total.tolist() for part in files.bounded(question)]
 
 
@@ -178,7 +178,7 @@ PLACES = st.sampled_from([LOW, LOW + 1, -1, 0, 1, 2, 3, 2**31, 2**40, HIGH - 1, 
 NEAR = st.integers(-4, 4)
 
 
-def one_more_unit(others: dict[int, list[Row]], target: int, added: list[Row], question: Shape) -> None:
+def one_more_unit(others: dict[int, list[Row]], target: int, added: list[Row], question: AnswerLayout) -> None:
     rows = [{**row, "patient_id": unit} for unit, mine in others.items() if unit != target for row in mine]
     mine = [{**row, "patient_id": target} for row in added]
     with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ from tests.site_agent.sources.postgresql_cluster import absent, cluster
 from tests.site_agent.sources.postgresql_tables import TYPES, new_table
 from tests.site_agent.sources.reference_totals import Row
 from tests.site_agent.sources.tables import write_csv, write_parquet
-from wardround.federation.models.step_layout import StepForm, step_form
+from wardround.federation.models.step_layout import StepLayout, step_form
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.question.query import Grouping, Statistic
 
@@ -116,7 +116,7 @@ def test_the_key_of_a_snapshot_alone_chooses_which_rows_count(opened: Open, tmp_
         assert ours != other
 
 
-def form_of() -> StepForm:
+def form_of() -> StepLayout:
     model = Model(ModelKind.LINEAR, "visits", "days", ("age", "sbp"))
     return step_form(Step(Training(model, (Stage(StageKind.MOMENTS, SCALE, 3),), Fraction(1, 4)), 0, 0), STUDY)
 

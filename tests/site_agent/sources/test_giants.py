@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from site_agent.reading.bounding import giants
 from site_agent.reading.bounding.contribution_bounding import places_of
 from site_agent.reading.bounding.giants import Beginnings, Numbers, Range, numbers_at, texts_at
-from site_agent.reading.bounding.unit_shares import Crammed, Key, Share, pieces
+from site_agent.reading.bounding.unit_shares import Crammed, Key, UnitShare, pieces
 from site_agent.reading.dataset import Dataset, TableFiles, TableSource
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb import tallies as duckdb_tallies
@@ -31,7 +31,7 @@ from site_agent.reading.sources.sqlite import texts as sqlite_texts
 from site_agent.reading.sources.sqlite.table import open_sqlite
 from tests.site_agent.sources.database_files import write_duckdb, write_sqlite
 from tests.site_agent.sources.tables import ARROW, KEY, Row, form, random_rows, study, write_csv, write_parquet
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.privacy.noise.vectors import IntVector
@@ -192,7 +192,7 @@ def lowered(patched: pytest.MonkeyPatch, records: int) -> None:
     patched.setattr(giants, "_TABLE_BITS", 12)
 
 
-def same_as_in_memory(folder: Path, kind: str, seed: int, asked: Sequence[Shape]) -> None:
+def same_as_in_memory(folder: Path, kind: str, seed: int, asked: Sequence[AnswerLayout]) -> None:
     key: Callable[[int], str | int] = (lambda unit: unit * 7 - 9) if kind == "whole keys" else "p{}".format
     path = KINDS[kind](folder, giant_rows(seed, key=key))
     whole = [[part.total.tolist() for part in opened(path, FEW).bounded(question)] for question in asked]
@@ -284,12 +284,12 @@ class Narrow:
         self._reading = reading
         self.giants_read = 0
 
-    def at_once(self, share: Share) -> dict[str, int]:
+    def at_once(self, share: UnitShare) -> dict[str, int]:
         if share.of < 8:
             raise Crammed
         return self._reading.at_once(share)
 
-    def giants(self, share: Share) -> Mapping[Key, Callable[[], dict[str, int]]]:
+    def giants(self, share: UnitShare) -> Mapping[Key, Callable[[], dict[str, int]]]:
         found = self._reading.giants(share)
         self.giants_read += len(found)
         return found
@@ -330,14 +330,14 @@ def test_keys_of_giants_are_the_same(tmp_path: Path, kind: str, groups: int, mon
     assert [each.giants_read for each in narrow] == [2, 2]
 
 
-DUCKDB_TEXTS, SQLITE_TEXTS = duckdb_tallies.UnitTexts, sqlite_texts.UnitTexts
+DUCKDB_TEXTS, SQLITE_TEXTS = duckdb_tallies.UnitTexts, sqlite_texts.SqliteTexts
 
 
-def few_texts(texts: giants.Texts, most: int) -> giants.Texts:
+def few_texts(texts: giants.TextsInOrder, most: int) -> giants.TextsInOrder:
     """The texts of a unit as if only so many fitted."""
     number = type(texts).number
 
-    def narrow(self: giants.Texts, within: Range) -> int:
+    def narrow(self: giants.TextsInOrder, within: Range) -> int:
         if (found := number(self, within)) > most:
             raise Crammed
         return found

@@ -26,7 +26,7 @@ from tests.site_agent.sources.conformance.study_rows import UNIT_KEY
 from tests.site_agent.sources.reference_totals import Row, reference_keys, reference_totals
 from wardround.analyst.sql.read import parse
 from wardround.federation.errors import FederationError, Mistaken, SchemaRefused
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import Comparison, Operator, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
@@ -68,11 +68,11 @@ ROWS: list[Row] = [
 ] + [{UNIT_KEY: CANARY, "dx": CANARY, "note": CANARY, "age": 7, "seen": datetime.date(2024, 2, 1)}]
 
 
-def asked(query: Query, study: Study = STUDY) -> Shape:
+def asked(query: Query, study: Study = STUDY) -> AnswerLayout:
     return shape(query, study, Mechanism.DISCRETE_LAPLACE)
 
 
-def totals(source: Dataset, form: Shape) -> list[list[int]]:
+def totals(source: Dataset, form: AnswerLayout) -> list[list[int]]:
     source.check(form)
     return [part.total.tolist() for part in source.bounded(form)]
 

@@ -28,7 +28,7 @@ from tests.site_agent.sources.postgresql_tables import (
 )
 from tests.site_agent.sources.reference_totals import Row
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.question.query import Aggregate, Statistic
 
 psycopg = pytest.importorskip("psycopg")
@@ -44,7 +44,7 @@ def small() -> str:
     return new_table([{"patient_id": SECRET, "dx": "A"}], {"patient_id": "text", "dx": "text"})
 
 
-def refusal(source: Dataset, asked: Shape = COUNT) -> str:
+def refusal(source: Dataset, asked: AnswerLayout = COUNT) -> str:
     with pytest.raises(SchemaRefused) as refused:
         source.check(asked)
     with pytest.raises(SourceFailed) as failed:
@@ -80,7 +80,7 @@ def test_a_table_without_permission_is_named() -> None:
     assert refusal(dataset(small(), user="nobody_special")) == "The table 'visits' cannot be read by the site's role."
 
 
-def is_away(source: Dataset, asked: Shape = COUNT) -> bool:
+def is_away(source: Dataset, asked: AnswerLayout = COUNT) -> bool:
     """Whether the source says before the charge, and after it, that it is away, and nothing of what the driver says."""
     with pytest.raises(SourceAway) as before:
         source.check(asked)

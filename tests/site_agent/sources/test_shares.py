@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from site_agent.reading.bounding.tally import added
-from site_agent.reading.bounding.unit_shares import Crammed, Key, Share, pieces
+from site_agent.reading.bounding.unit_shares import Crammed, Key, UnitShare, pieces
 
 
 @dataclass
@@ -22,22 +22,22 @@ class Units:
     most: int
     named: list[Key] = field(default_factory=list)
 
-    def mine(self, share: Share) -> list[Key]:
+    def mine(self, share: UnitShare) -> list[Key]:
         return [key for key in self.sizes if hash(key) % share.of == share.place and key not in share.without]
 
-    def at_once(self, share: Share) -> list[Key]:
+    def at_once(self, share: UnitShare) -> list[Key]:
         if sum(self.sizes[key] for key in self.mine(share)) > self.most:
             raise Crammed
         return self.mine(share)
 
-    def giants(self, share: Share) -> dict[Key, Callable[[], list[Key]]]:
+    def giants(self, share: UnitShare) -> dict[Key, Callable[[], list[Key]]]:
         found = [key for key in self.mine(share) if self.sizes[key] > self.most // 8]
         self.named += found
         return {key: lambda key=key: [key] for key in found}
 
 
 def test_the_parts_of_a_share_are_its_units_and_leave_out_the_same_ones() -> None:
-    parts = list(Share(3, 5, without=("giant",)).parts())
+    parts = list(UnitShare(3, 5, without=("giant",)).parts())
     assert {part.without for part in parts} == {("giant",)}
     units = [unit for unit in range(1000) if unit % 5 == 3]
     assert sorted(unit for part in parts for unit in units if unit % part.of == part.place) == units
@@ -56,7 +56,7 @@ def test_every_unit_is_answered_for_once(sizes: dict[int, int], most: int) -> No
 
 def test_without_memory_for_one_unit_there_is_an_end() -> None:
     class Nothing(Units):
-        def giants(self, share: Share) -> dict[Key, Callable[[], list[Key]]]:
+        def giants(self, share: UnitShare) -> dict[Key, Callable[[], list[Key]]]:
             raise Crammed
 
     with pytest.raises(MemoryError):

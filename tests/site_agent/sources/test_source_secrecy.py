@@ -18,7 +18,7 @@ from site_agent.reading.sources.files.files import DuckdbFiles
 from site_agent.serving.open_dataset import open_dataset
 from tests.site_agent.sources.tables import ARROW, KEY, Row, form, random_rows, study, totals, write_csv, write_parquet
 from wardround.federation.errors import FederationError, SourceAway, SourceFailed
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.question.cohort import And, Comparison, Operator, Within
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study.study import Study
@@ -63,7 +63,7 @@ def told(error: BaseException) -> str:
     return "\n".join(lines)
 
 
-def raised(step: Callable[[Shape], object]) -> FederationError | None:
+def raised(step: Callable[[AnswerLayout], object]) -> FederationError | None:
     try:
         step(ASKED)
     except FederationError as error:

@@ -23,7 +23,7 @@ from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Declined, Released
 from wardround.privacy.accounting.cost import Fact
 from wardround.privacy.budget.filter import Cap, epsilon_charged
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.sampler import SecureNoise
 
 GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE
@@ -90,7 +90,7 @@ def test_a_training_that_is_paid_for_goes_on_below_a_lowered_cap(site: LoneSite)
 
 
 def charged(word: str, mechanism: Mechanism, scale: int) -> Said:
-    facts = (Fact(NoiseLaw(mechanism, Fraction(scale)), 64, 64**2, 1),)
+    facts = (Fact(NoiseDistribution(mechanism, Fraction(scale)), 64, 64**2, 1),)
     body = {"plan_id": word, "account": "d", "facts": facts_body(facts), **cost_body(Charge(word, facts).cost)}
     return "charged", body
 

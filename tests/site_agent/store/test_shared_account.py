@@ -8,7 +8,7 @@ import pytest
 from site_agent.store.shared_account import Folder, SharedAccount
 from tests.site_agent.lone_site import STUDY, LoneSite
 from wardround.federation.errors import BudgetExceeded
-from wardround.federation.ledger.sqlite_file import Keeping
+from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.plan import price
 from wardround.federation.plan.task import Declined, Released
 
@@ -19,7 +19,7 @@ def site_with(folder: Path, account: Path, *, study: str) -> LoneSite:
     folder.mkdir()
     site = LoneSite(folder, study=study, max_epsilon_per_plan=4.0)
     who = Folder("north", site.study.study_hash, site.study.unit)
-    shared = SharedAccount(account, dataset="ehr", folder=who, cap=site.policy.cap, keeping=Keeping.FILE)
+    shared = SharedAccount(account, dataset="ehr", folder=who, cap=site.policy.cap, keeping=Durability.FILE)
     site.pipeline = dataclasses.replace(site.pipeline, shared=shared)
     return site
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from wardround.analyst.asking.multi_round import Course, composed, round_epsilon
-from wardround.analyst.link.link import AnalystLink
-from wardround.analyst.link.waiting import Waiting
+from wardround.analyst.asking.multi_round import MultiRoundQuestion, composed, round_epsilon
+from wardround.analyst.link.link import AnalystLink, Waiting
 from wardround.analyst.showing.result import PreviewResult, Result
 from wardround.federation.errors import BudgetExceeded, FederationError, QueryMistaken
 from wardround.federation.plan.ask_request import AskRequest
@@ -20,7 +19,7 @@ from wardround.federation.plan.layout import layout
 from wardround.federation.plan.plan import PrivacyTarget, privacy_target
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.plan.typed import Typed
-from wardround.federation.question.answer import Answer, Excess, Loss, Preview
+from wardround.federation.question.answer import Answer, Loss, Preview, Shortfall
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.distribution import Mechanism
 
@@ -40,7 +39,7 @@ class Terms:
         """What all rounds together ask for, in numbers."""
         return privacy_target(self.epsilon, self.delta, study)
 
-    def of_a_round(self, course: Course, study: Study) -> float | None:
+    def of_a_round(self, course: MultiRoundQuestion, study: Study) -> float | None:
         """The ε of one round."""
         if course.rounds == 1:
             return self.epsilon
@@ -59,7 +58,7 @@ class Answered:
     last: Typed
 
 
-def run(course: Course, terms: Terms, waiting: Waiting, study: Study) -> Answered:
+def run(course: MultiRoundQuestion, terms: Terms, waiting: Waiting, study: Study) -> Answered:
     """Ask every round."""
     answers: list[Answer] = []
     each = terms.of_a_round(course, study)
@@ -79,7 +78,7 @@ def run(course: Course, terms: Terms, waiting: Waiting, study: Study) -> Answere
     return Answered(tuple(answers), last)
 
 
-def _first(course: Course) -> Typed:
+def _first(course: MultiRoundQuestion) -> Typed:
     first = course.question(())
     if first is None:
         raise QueryMistaken("there is nothing to ask.")
@@ -113,7 +112,7 @@ def _paid(link: AnalystLink, plan_id: str) -> bool:
     return True
 
 
-def result_of(course: Course, answered: Answered, study: Study) -> Result:
+def result_of(course: MultiRoundQuestion, answered: Answered, study: Study) -> Result:
     """The answer of the whole course: the last round's, with the estimates and the charge of all."""
     answers = answered.answers
     last, asked = answers[-1], course.asked(answers)
@@ -131,7 +130,7 @@ def result_of(course: Course, answered: Answered, study: Study) -> Result:
     return Result(whole, asked, plan_ids=plan_ids, shares=shares, note=course.note(answers))
 
 
-def previewed(course: Course, terms: Terms, link: AnalystLink, study: Study) -> PreviewResult:
+def previewed(course: MultiRoundQuestion, terms: Terms, link: AnalystLink, study: Study) -> PreviewResult:
     """The first round as it would be asked, and how the charge is split over all of them."""
     query = _first(course).query
     each = terms.of_a_round(course, study)
@@ -151,10 +150,10 @@ def previewed(course: Course, terms: Terms, link: AnalystLink, study: Study) -> 
     return PreviewResult(shown, query, split)
 
 
-def _excess(whole: Loss, preview: Preview) -> Excess | None:
+def _excess(whole: Loss, preview: Preview) -> Shortfall | None:
     """What all rounds together would be refused with, as things stand before the first."""
     remaining = preview.privacy.remaining.epsilon
-    return Excess(whole.epsilon, remaining) if whole.epsilon > remaining * _ROUNDING else preview.excess
+    return Shortfall(whole.epsilon, remaining) if whole.epsilon > remaining * _ROUNDING else preview.excess
 
 
 def _shares(typed: Typed, answer: Answer, study: Study) -> tuple[tuple[str, float], ...]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from wardround.analyst.showing.presentation import Asked
+from wardround.analyst.showing.presentation import BoundQuestion
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.question.cohort import MAX_VALUES, And, Comparison, Expression, Operator, Or, Within
 from wardround.federation.question.query import GroupBy, Grouping
 from wardround.federation.study.study import Column, ColumnType, Study
 
 
-def settled(asked: Asked, study: Study) -> Asked:
+def settled(asked: BoundQuestion, study: Study) -> BoundQuestion:
     """The same question in the study's terms; `QueryMistaken` when its labels cannot be kept."""
     table = study.table(asked.query.table)
     labels = dict(asked.view.labels)
@@ -31,13 +31,13 @@ def settled(asked: Asked, study: Study) -> Asked:
             groups.append(dataclasses.replace(grouping, keys=tuple(sorted(found or ()))))
         else:
             groups.append(grouping)
-    return Asked(
+    return BoundQuestion(
         dataclasses.replace(asked.query, group_by=tuple(groups)),
         dataclasses.replace(asked.view, labels=tuple(labels.items())),
     )
 
 
-def open_columns(asked: Asked, study: Study) -> tuple[str, ...]:
+def open_columns(asked: BoundQuestion, study: Study) -> tuple[str, ...]:
     """The group columns whose keys nobody has listed."""
     table = study.table(asked.query.table)
     return tuple(
@@ -65,7 +65,7 @@ def listed_keys(cohort: Expression | None, column: str) -> frozenset[str] | None
             return None
 
 
-def with_keys(asked: Asked, column: str, keys: tuple[str, ...]) -> Asked:
+def with_keys(asked: BoundQuestion, column: str, keys: tuple[str, ...]) -> BoundQuestion:
     """The question with these keys for an open column, written as an analyst would: in its WHERE too."""
     lists = [Within(column, keys[start : start + MAX_VALUES]) for start in range(0, len(keys), MAX_VALUES)]
     term: Expression = lists[0] if len(lists) == 1 else Or(tuple(lists))

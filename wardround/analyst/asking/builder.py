@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wardround.analyst.showing.presentation import Condition, Every, Ordering, View
+from wardround.analyst.showing.presentation import Condition, Every, Ordering, Presentation
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.question.cohort import And, Expression
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
@@ -24,7 +24,7 @@ class Draft:
     """A query in the making, and how its answer is to be shown; `Client.ask` takes it as it is."""
 
     query: Query
-    view: View = field(default_factory=View)
+    view: Presentation = field(default_factory=Presentation)
 
     def where(self, *conditions: str | Expression) -> Draft:
         """Only rows that satisfy every condition: SQL text such as `age >= 40`, or an expression."""

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Self
 from wardround.analyst.asking.ask import Terms, previewed, result_of, run
 from wardround.analyst.asking.binding import settled
 from wardround.analyst.asking.builder import Draft
-from wardround.analyst.asking.multi_round import Course, course_of
-from wardround.analyst.link.link import AnalystLink
-from wardround.analyst.link.waiting import Round, Waiting
+from wardround.analyst.asking.multi_round import MultiRoundQuestion, course_of
+from wardround.analyst.link.link import AnalystLink, RoundNotice, Waiting
 from wardround.analyst.showing.budget import BudgetResult
-from wardround.analyst.showing.presentation import Asked
+from wardround.analyst.showing.presentation import BoundQuestion
 from wardround.analyst.showing.result import PreviewResult, Result
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.plain_text import fault_in
@@ -72,7 +71,7 @@ class Client:
         search: bool = False,
         limit_seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
-        on_round: Callable[[Round], None] | None = None,
+        on_round: Callable[[RoundNotice], None] | None = None,
     ) -> Result:
         """The answer, when enough sites have given theirs.
 
@@ -164,7 +163,7 @@ class Client:
         self,
         limit_seconds: float | None,
         on_progress: Callable[[Progress], None] | None,
-        on_round: Callable[[Round], None] | None = None,
+        on_round: Callable[[RoundNotice], None] | None = None,
     ) -> Waiting:
         if limit_seconds is not None and not limit_seconds > 0:
             raise QueryMistaken(f"limit_seconds must be above 0, not {limit_seconds!r}.")
@@ -183,7 +182,9 @@ class Client:
         require_combinable(wanted.strategy, sites=sites, weights=len(wanted.features) + 1)
         return prepared(exact, self.study, self._link, nonce=nonce or own_nonce(wanted.strategy), combine=combine)
 
-    def _course(self, question: Question, epsilon: float | None, delta: float | None, *, search: bool) -> Course:
+    def _course(
+        self, question: Question, epsilon: float | None, delta: float | None, *, search: bool
+    ) -> MultiRoundQuestion:
         if epsilon is not None and not (_is_number(epsilon) and epsilon > 0):
             raise QueryMistaken(f"ε must be a finite number above 0, not {epsilon!r}.")
         if delta is not None and not (_is_number(delta) and 0 <= delta < 1):
@@ -213,12 +214,12 @@ def connect(profile: str | os.PathLike[str]) -> Client:
     return Client(GrpcAnalystLink(open_profile(Path(profile), now=datetime.datetime.now(datetime.UTC))))
 
 
-def _asked(question: Question) -> Asked:
+def _asked(question: Question) -> BoundQuestion:
     match question:
         case Query():
-            return Asked(question)
+            return BoundQuestion(question)
         case Draft(query, view):
-            return Asked(query, view)
+            return BoundQuestion(query, view)
         case str():
             try:
                 from wardround.analyst.sql.read import read  # noqa: PLC0415 - an extra, loaded only for text

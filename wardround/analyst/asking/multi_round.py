@@ -13,7 +13,7 @@ from typing import Protocol
 
 from wardround.analyst.asking import quantile_search as search
 from wardround.analyst.asking.binding import open_columns, with_keys
-from wardround.analyst.showing.presentation import Asked, View
+from wardround.analyst.showing.presentation import BoundQuestion, Presentation
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.parts import narrowed
 from wardround.federation.plan.sql_text import aggregate_text
@@ -30,7 +30,7 @@ _ANY_SHARE = 0.5
 _DOWN = 1 - 1e-9
 
 
-class Course(Protocol):
+class MultiRoundQuestion(Protocol):
     """The rounds of one question."""
 
     @property
@@ -44,7 +44,7 @@ class Course(Protocol):
     def question(self, answers: Sequence[Answer]) -> Typed | None:
         """The next round after these answers, typed; None when there is no more to ask."""
 
-    def asked(self, answers: Sequence[Answer]) -> Asked:
+    def asked(self, answers: Sequence[Answer]) -> BoundQuestion:
         """The question that the whole course answers."""
 
     def estimates(self, answers: Sequence[Answer]) -> tuple[Estimate, ...]: ...
@@ -57,7 +57,7 @@ class Course(Protocol):
 class OneRound:
     """An ordinary question."""
 
-    whole: Asked
+    whole: BoundQuestion
     typed: Typed
 
     @property
@@ -71,7 +71,7 @@ class OneRound:
     def question(self, answers: Sequence[Answer]) -> Typed | None:
         return None if answers else self.typed
 
-    def asked(self, answers: Sequence[Answer]) -> Asked:  # noqa: ARG002
+    def asked(self, answers: Sequence[Answer]) -> BoundQuestion:  # noqa: ARG002
         return self.whole
 
     def estimates(self, answers: Sequence[Answer]) -> tuple[Estimate, ...]:
@@ -86,7 +86,7 @@ class OneRound:
 class KeysFirst:
     """The keys of an open category over the same cohort, then the question about those that were released."""
 
-    whole: Asked
+    whole: BoundQuestion
     column: str
     first: Typed
     study: Study
@@ -111,7 +111,7 @@ class KeysFirst:
             case _:
                 return None
 
-    def asked(self, answers: Sequence[Answer]) -> Asked:
+    def asked(self, answers: Sequence[Answer]) -> BoundQuestion:
         """The question with its keys, once they are known."""
         keys = self._keys(answers)
         return with_keys(self.whole, self.column, keys) if keys else self.whole
@@ -138,7 +138,7 @@ class KeysFirst:
 class Search:
     """One quantile by ten shares."""
 
-    whole: Asked
+    whole: BoundQuestion
     bounds: tuple[float, float]
     study: Study
 
@@ -167,7 +167,7 @@ class Search:
         below = Aggregate(Statistic.BELOW, self._quantile.column, level=value, clips=self._quantile.clips)
         return type_query(Query(self.whole.query.table, (below,), self.whole.query.cohort), self.study)
 
-    def asked(self, answers: Sequence[Answer]) -> Asked:  # noqa: ARG002
+    def asked(self, answers: Sequence[Answer]) -> BoundQuestion:  # noqa: ARG002
         return self.whole
 
     def estimates(self, answers: Sequence[Answer]) -> tuple[Estimate, ...]:
@@ -194,8 +194,8 @@ class Search:
         """How it was found."""
         return f"Found by noisy binary search in {len(answers)} rounds; the interval is what no round excludes."
 
-    def _shares(self, answers: Sequence[Answer]) -> list[search.Share]:
-        shares: list[search.Share] = []
+    def _shares(self, answers: Sequence[Answer]) -> list[search.ReleasedShare]:
+        shares: list[search.ReleasedShare] = []
         for answer in answers:
             value = search.next_value(self._level, self.bounds, shares)
             estimate = answer.estimates[0]
@@ -203,18 +203,18 @@ class Search:
             share, error = (
                 (_ANY_SHARE, _ANY_SHARE) if estimate.value is None else (estimate.value, estimate.standard_error)
             )
-            shares.append(search.Share(value, share, error or 0.0))
+            shares.append(search.ReleasedShare(value, share, error or 0.0))
         return shares
 
 
-def course_of(asked: Asked, study: Study, *, by_search: bool) -> Course:
+def course_of(asked: BoundQuestion, study: Study, *, by_search: bool) -> MultiRoundQuestion:
     """The rounds that a settled question takes; `QueryMistaken` when it cannot be asked so."""
     unknown = open_columns(asked, study)
     if by_search:
         return _search(asked, study)
     if not unknown:
         exact = type_query(asked.query, study)
-        return OneRound(Asked(exact.query, asked.view), exact)
+        return OneRound(BoundQuestion(exact.query, asked.view), exact)
     if len(unknown) > 1:
         raise QueryMistaken(
             f"the values of {unknown[0]!r} and {unknown[1]!r} are not public; "
@@ -256,7 +256,7 @@ def composed(losses: Sequence[Loss]) -> Loss:
     return Loss((epsilon_of(without_slack(delta), math.sqrt(squares)) if squares > 0.0 else 0.0) + pure, delta)
 
 
-def _search(asked: Asked, study: Study) -> Search:
+def _search(asked: BoundQuestion, study: Study) -> Search:
     query = type_query(asked.query, study).query if not open_columns(asked, study) else asked.query
     if len(query.aggregates) != 1 or query.aggregates[0].statistic is not Statistic.QUANTILE or query.group_by:
         raise QueryMistaken(
@@ -266,4 +266,4 @@ def _search(asked: Asked, study: Study) -> Search:
     quantile = query.aggregates[0]
     column = narrowed(study.table(query.table).column(quantile.column or ""), quantile)
     low, high = column.numeric_bounds or (0, 1)
-    return Search(Asked(query, View(names=asked.view.names)), (float(low), float(high)), study)
+    return Search(BoundQuestion(query, Presentation(names=asked.view.names)), (float(low), float(high)), study)

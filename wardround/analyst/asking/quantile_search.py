@@ -17,7 +17,7 @@ _SINGLE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ReleasedShare:
     """The released share at or below `value`."""
 
     value: float
@@ -26,7 +26,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundQuantile:
     """The quantile with its error and interval."""
 
     value: float
@@ -34,7 +34,7 @@ class Found:
     interval: tuple[float, float]
 
 
-def next_value(level: float, bounds: tuple[float, float], shares: Sequence[Share]) -> float:
+def next_value(level: float, bounds: tuple[float, float], shares: Sequence[ReleasedShare]) -> float:
     """The middle of what the rounds so far have left."""
     low, high = bounds
     for each in shares:
@@ -45,7 +45,7 @@ def next_value(level: float, bounds: tuple[float, float], shares: Sequence[Share
     return low + (high - low) / 2
 
 
-def found(level: float, bounds: tuple[float, float], shares: Sequence[Share]) -> Found:
+def found(level: float, bounds: tuple[float, float], shares: Sequence[ReleasedShare]) -> FoundQuantile:
     """Where the rising curve through all shares crosses the level, within what the rounds exclude."""
     ends = _interval(level, bounds, shares)
     left, right = (bounds[0], 0.0), (bounds[1], 1.0)
@@ -56,10 +56,10 @@ def found(level: float, bounds: tuple[float, float], shares: Sequence[Share]) ->
             right = (value, share)
             break
     crossing = left[0] + (level - left[1]) / (right[1] - left[1]) * (right[0] - left[0])
-    return Found(min(max(crossing, ends[0]), ends[1]), (ends[1] - ends[0]) / (2 * _SINGLE), ends)
+    return FoundQuantile(min(max(crossing, ends[0]), ends[1]), (ends[1] - ends[0]) / (2 * _SINGLE), ends)
 
 
-def _interval(level: float, bounds: tuple[float, float], shares: Sequence[Share]) -> tuple[float, float]:
+def _interval(level: float, bounds: tuple[float, float], shares: Sequence[ReleasedShare]) -> tuple[float, float]:
     """The values that no round excludes; all rounds together err with the probability of one interval."""
     wide = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / (2 * max(len(shares), 1)))
     low, high = bounds
@@ -72,7 +72,7 @@ def _interval(level: float, bounds: tuple[float, float], shares: Sequence[Share]
     return min(low, high), max(low, high)
 
 
-def _rising(shares: Sequence[Share]) -> list[tuple[float, float]]:
+def _rising(shares: Sequence[ReleasedShare]) -> list[tuple[float, float]]:
     """The nearest rising curve, in weighted squares: neighbours that fall are averaged."""
     blocks: list[tuple[float, float, list[float]]] = []
     for each in sorted(shares, key=lambda share: share.value):

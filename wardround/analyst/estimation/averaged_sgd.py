@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wardround.analyst.estimation.fitted import Combine, RoundSums, settled
-from wardround.federation.models.step_layout import LENGTH, StepForm, moved
+from wardround.federation.models.step_layout import LENGTH, StepLayout, moved
 from wardround.federation.models.training import Vector
 
 FASTEST = 2.0
@@ -43,7 +43,7 @@ class AveragedSgd:
         return self.tail / self.averaged if self.averaged else self.weights
 
     def advanced(
-        self, sums: RoundSums, form: StepForm, combine: Combine | None, counts: Mapping[str, float]
+        self, sums: RoundSums, form: StepLayout, combine: Combine | None, counts: Mapping[str, float]
     ) -> AveragedSgd:
         if combine is None:
             # A model moves by its sums in proportion, so the mean of the sites' ends is one walk by the mean sums.
@@ -66,10 +66,10 @@ class AveragedSgd:
         """From here on, as if nothing had been averaged."""
         return replace(self, weights=weights, turn=0, tail=np.zeros_like(weights), noise=0.0)
 
-    def _factor(self, form: StepForm) -> float:
+    def _factor(self, form: StepLayout) -> float:
         return self.learning_rate * form.step.training.clip / self.batch
 
-    def _replayed(self, totals: Vector, form: StepForm, share: float) -> Vector:
+    def _replayed(self, totals: Vector, form: StepLayout, share: float) -> Vector:
         weights = self.weights
         for total in totals:
             # Exact: sums are whole numbers of 1/LENGTH.

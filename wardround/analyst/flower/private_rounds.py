@@ -18,8 +18,7 @@ from wardround.analyst.learning.driver import Beginning, TrainingRound, answer_o
 from wardround.analyst.learning.fitting import begin
 from wardround.analyst.learning.predictor import Predictor, categories_of
 from wardround.analyst.learning.round_sums import SiteScreening, sums_of
-from wardround.analyst.link.link import AnalystLink
-from wardround.analyst.link.waiting import Waiting
+from wardround.analyst.link.link import AnalystLink, Waiting
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models import definition_of
 from wardround.federation.models.model_definition import TargetScale

@@ -15,8 +15,7 @@ from wardround.analyst.estimation.fitted import Combine, Fitted
 from wardround.analyst.learning.fitting import begin
 from wardround.analyst.learning.planner import Outline, learns
 from wardround.analyst.learning.round_sums import SiteScreening, sums_of
-from wardround.analyst.link.link import AnalystLink
-from wardround.analyst.link.waiting import Waiting
+from wardround.analyst.link.link import AnalystLink, Waiting
 from wardround.federation.errors import EARLIER_VERSION, ProtocolViolation, QueryMistaken, TooFewSites, Unavailable
 from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import StageKind, Step

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wardround.analyst.estimation.fitted import RoundSums
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.models.step_layout import LENGTH, StepForm, measured
+from wardround.federation.models.step_layout import LENGTH, StepLayout, measured
 from wardround.federation.models.training import StageKind, Vector
 from wardround.federation.question.answer import Answer
 
@@ -43,7 +43,9 @@ class SiteScreening:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def sums_of(answer: Answer, form: StepForm, screening: SiteScreening, *, title: str) -> tuple[RoundSums, SiteScreening]:
+def sums_of(
+    answer: Answer, form: StepLayout, screening: SiteScreening, *, title: str
+) -> tuple[RoundSums, SiteScreening]:
     """The sums of a round, and what is known after it; `MalformedMessage` where no sum can be believed."""
     updates = {update.site: _whole(update.total, form, title=title) for update in answer.updates}
     by_site = form.step.training.by_site
@@ -81,7 +83,7 @@ def sums_of(answer: Answer, form: StepForm, screening: SiteScreening, *, title: 
     return sums, SiteScreening(screening.patients, {**screening.most, **counts}, counted, left_out)
 
 
-def _whole(total: bytes, form: StepForm, *, title: str) -> Whole:
+def _whole(total: bytes, form: StepLayout, *, title: str) -> Whole:
     if len(total) != 8 * form.dimension:
         raise MalformedMessage(
             f"{title}: an update holds {len(total)} bytes where {form.dimension} numbers of 8 bytes are expected."
@@ -89,7 +91,7 @@ def _whole(total: bytes, form: StepForm, *, title: str) -> Whole:
     return np.frombuffer(total, dtype="<i8").astype(np.int64)
 
 
-def _fault(whole: Whole, form: StepForm, most: float | None, *, noise: float) -> str | None:
+def _fault(whole: Whole, form: StepLayout, most: float | None, *, noise: float) -> str | None:
     """Why no honest site can have sent this sum; None when one can."""
     if int(whole.max()) > LARGEST or int(whole.min()) < -LARGEST:
         return "its numbers are beyond what any number of patients gives"
@@ -105,7 +107,7 @@ def _fault(whole: Whole, form: StepForm, most: float | None, *, noise: float) ->
     return None
 
 
-def _most(screening: SiteScreening, site: str, answer: Answer, form: StepForm) -> float | None:
+def _most(screening: SiteScreening, site: str, answer: Answer, form: StepLayout) -> float | None:
     """The most patients a sum can be about: by the site's own count, and never more than the public guess allows."""
     known = screening.most.get(site)
     if site == "" and not set(answer.answered) <= screening.counted:
@@ -119,7 +121,7 @@ def _most(screening: SiteScreening, site: str, answer: Answer, form: StepForm) -
     return min((bound for bound in (known, guess) if bound is not None), default=None)
 
 
-def _counts(kept: Mapping[str, Whole], form: StepForm, *, noise: float) -> dict[str, float]:
+def _counts(kept: Mapping[str, Whole], form: StepLayout, *, noise: float) -> dict[str, float]:
     """What a round says about how many patients each sum is about, at the most."""
     if form.step.kind is not StageKind.MOMENTS:
         return {}
@@ -132,6 +134,6 @@ def _counts(kept: Mapping[str, Whole], form: StepForm, *, noise: float) -> dict[
     }
 
 
-def _contributions(whole: Whole, form: StepForm) -> Vector:
+def _contributions(whole: Whole, form: StepLayout) -> Vector:
     """Steps by width, in contributions of one patient."""
     return (whole / LENGTH).reshape(form.steps, form.width)

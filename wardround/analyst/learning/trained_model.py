@@ -23,7 +23,7 @@ from wardround.analyst.showing.documents import Json, privacy_document, refusal_
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much
 from wardround.analyst.showing.result import protection_text
 from wardround.analyst.showing.text_tables import (
-    Table,
+    TextTable,
     as_html,
     as_text,
     interval_text,
@@ -92,7 +92,7 @@ class TrainingResult:
         *first, last = self._tables()
         return "".join([*(as_html(table, ()) for table in first), as_html(last, self._paragraphs())])
 
-    def _tables(self) -> list[Table]:
+    def _tables(self) -> list[TextTable]:
         fitted = self.trained.fitted
         coefficients = tuple(
             (each.name, with_error(each.value, each.standard_error), interval_text(each.interval, each.standard_error))
@@ -101,11 +101,11 @@ class TrainingResult:
         metrics = tuple((each.name, metric_text(each.value, each.standard_error)) for each in fitted.metrics)
         found = []
         if coefficients:
-            found.append(Table(("coefficient", "estimate", "95 % interval"), coefficients, 2))
+            found.append(TextTable(("coefficient", "estimate", "95 % interval"), coefficients, 2))
         if metrics:
-            found.append(Table(("on held-out patients", "estimate"), metrics, 1))
+            found.append(TextTable(("on held-out patients", "estimate"), metrics, 1))
         kind = self.trained.beginning.outline.training.model.kind.value
-        return found or [Table(("model", "parameters"), ((kind, str(len(fitted.weights))),), 1)]
+        return found or [TextTable(("model", "parameters"), ((kind, str(len(fitted.weights))),), 1)]
 
     def _paragraphs(self) -> list[str]:
         trained, answers = self.trained, self.trained.answers
@@ -181,7 +181,7 @@ class TrainingPreview:
             found.append((stage.kind.value, noise, None if patients is None else noise / patients))
         return found
 
-    def _table(self) -> Table:
+    def _table(self) -> TextTable:
         outline = self.beginning.outline
         rows = tuple(
             (
@@ -195,7 +195,7 @@ class TrainingPreview:
             for stage, plan, (_, noise, _) in zip(outline.training.stages, outline.plans, self._expected(), strict=True)
         )
         headings = ("stage", "rounds", "steps", "patients", "share of the charge", "noise, in patients")
-        return Table(headings, rows, 5)
+        return TextTable(headings, rows, 5)
 
     def _paragraphs(self) -> list[str]:
         outline, preview = self.beginning.outline, self.beginning.preview

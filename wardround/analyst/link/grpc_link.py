@@ -14,7 +14,7 @@ from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
-from wardround.federation.trust.profile import Profile
+from wardround.federation.trust.profile import AnalystProfile
 
 # A wrong address or certificate should be said soon; a coordinator that was there will come back.
 STRANGER_SECONDS = 5.0
@@ -26,7 +26,7 @@ _Reply = TypeVar("_Reply")
 class GrpcAnalystLink:
     """An `AnalystLink` to the coordinator that a profile names."""
 
-    def __init__(self, profile: Profile, *, persistence: Persistence | None = None) -> None:
+    def __init__(self, profile: AnalystProfile, *, persistence: Persistence | None = None) -> None:
         keys = TlsKeys(
             key=profile.key.encode(),
             certificate=profile.certificate.encode(),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from wardround.federation.errors import DeadlinePassed
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
@@ -29,3 +33,56 @@ class AnalystLink(Protocol):
     def study(self) -> Study: ...
 
     def close(self) -> None: ...
+
+
+POLL_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoundNotice:
+    """One round of a question, for whoever waits: which of how many, and what it asks."""
+
+    number: int
+    rounds: int
+    title: str
+
+
+class Waiting:
+    """A link, and how long and how visibly to wait on it."""
+
+    def __init__(
+        self,
+        link: AnalystLink,
+        clock: Callable[[], float],
+        *,
+        limit_seconds: float | None,
+        on_progress: Callable[[Progress], None] | None,
+        on_round: Callable[[RoundNotice], None] | None,
+    ) -> None:
+        self.link = link
+        self._clock = clock
+        self._limit_seconds = limit_seconds
+        self._ends = math.inf if limit_seconds is None else clock() + limit_seconds
+        self._on_progress = on_progress
+        self._on_round = on_round
+
+    def tell(self, titles: Sequence[str], number: int) -> None:
+        """Say which of the rounds begins, when there are several."""
+        if self._on_round is not None and len(titles) > 1:
+            self._on_round(RoundNotice(number + 1, len(titles), titles[number]))
+
+    def answer(self, request: AskRequest) -> Answer:
+        """Ask, and wait for the answer."""
+        plan_id = self.link.ask(request)
+        seen = 0
+        while (left := self._ends - self._clock()) > 0:
+            match self.link.watch(plan_id, seen=seen, wait_seconds=min(POLL_SECONDS, left)):
+                case Answer() as answer:
+                    return answer
+                case Progress() as progress:
+                    if self._on_progress is not None and progress.seen != seen:
+                        self._on_progress(progress)
+                    seen = progress.seen
+        raise DeadlinePassed(
+            f"No answer within {self._limit_seconds:g} s; the question runs on, and asking it again costs nothing more."
+        )

@@ -8,12 +8,12 @@ from pathlib import Path
 from wardround.federation.addresses import address_fault
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.trust.certificates import issued_by, key_from_pem, load_certificate, validity
-from wardround.federation.trust.profile import Profile, read_profile
+from wardround.federation.trust.profile import AnalystProfile, read_profile
 
 _NEW = "ask the consortium for a new profile (wardround coordinator analyst)."
 
 
-def open_profile(path: Path, *, now: datetime.datetime) -> Profile:
+def open_profile(path: Path, *, now: datetime.datetime) -> AnalystProfile:
     """The profile in a file that can be used at `now`; otherwise one sentence that says what to do."""
     profile = read_profile(path)
     if (fault := address_fault(profile.address)) is not None:

@@ -24,7 +24,7 @@ from wardround.analyst.showing.interpretation import (
 )
 from wardround.analyst.showing.plot import write_picture
 from wardround.analyst.showing.plot_budget import budget_picture
-from wardround.analyst.showing.text_tables import Table, as_html, as_text, listed
+from wardround.analyst.showing.text_tables import TextTable, as_html, as_text, listed
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.answer import BudgetReport
 from wardround.federation.study.study import Study
@@ -62,12 +62,12 @@ class BudgetResult:
         beliefs = as_html(belief_table(self.report), self._meaning())
         return as_html(self._sites(), self._paragraphs()) + beliefs
 
-    def _sites(self) -> Table:
+    def _sites(self) -> TextTable:
         rows = tuple(
             (site.name, "frozen" if site.frozen else "active", f"{site.spent.epsilon:.4g}", f"{site.spent.delta:.3g}")
             for site in self.report.sites
         )
-        return Table(("site", "state", "spent ε", "at δ"), rows, 2)
+        return TextTable(("site", "state", "spent ε", "at δ"), rows, 2)
 
     def _meaning(self) -> list[str]:
         patient = patient_level(self.report, self.study)

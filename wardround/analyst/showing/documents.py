@@ -17,12 +17,12 @@ from wardround.federation.question.answer import (
     Answer,
     BudgetReport,
     Estimate,
-    Excess,
     ExpectedError,
     Loss,
     Preview,
     PrivacyStatement,
     Remaining,
+    Shortfall,
 )
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.study.study import Study, Value
@@ -129,7 +129,7 @@ def budget_document(report: BudgetReport, study: Study) -> dict[str, Json]:
     return document
 
 
-def refusal_document(excess: Excess | None) -> Json:
+def refusal_document(excess: Shortfall | None) -> Json:
     """The error that the same call without a dry run would end with now; null where the budget admits it."""
     if excess is None:
         return None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from wardround.analyst.showing.text_tables import Table, percent
-from wardround.federation.question.answer import BudgetReport, Excess, Loss, PrivacyStatement, Remaining
+from wardround.analyst.showing.text_tables import TextTable, percent
+from wardround.federation.question.answer import BudgetReport, Loss, PrivacyStatement, Remaining, Shortfall
 from wardround.federation.study.study import Study, Unit
 from wardround.privacy.report.dearest_patient import of_many_events
 from wardround.privacy.report.posterior_beliefs import posterior_bound, worst_bits
@@ -63,7 +63,7 @@ def date_text(seconds: float) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def too_much(excess: Excess | None) -> str:
+def too_much(excess: Shortfall | None) -> str:
     """What a dry run adds where the budget would refuse the whole; nothing where it fits."""
     if excess is None:
         return ""
@@ -84,7 +84,7 @@ def answer_meaning(unit: str, privacy: PrivacyStatement) -> str:
     return f"What this can tell about whether {whom} there: {bounds}{weight}."
 
 
-def belief_table(report: BudgetReport) -> Table:
+def belief_table(report: BudgetReport) -> TextTable:
     """From several beliefs, the most that anyone can come to believe."""
     losses = (report.spent, report.cap)
     beliefs = tuple(
@@ -92,7 +92,7 @@ def belief_table(report: BudgetReport) -> Table:
     )
     bits = ("bits learnt, at worst", *(f"{worst_bits(loss.epsilon):.3g}" for loss in losses))
     whom = "a patient's rows are" if report.unit == Unit.PATIENT else "an event is"
-    return Table(
+    return TextTable(
         (f"belief that {whom} there, before", "after what is spent", "after the whole cap"), (*beliefs, bits), 2
     )
 

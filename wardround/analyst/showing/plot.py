@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import assert_never
 
 from wardround.analyst.showing.plot_curves import bars, is_series, series, steps
-from wardround.analyst.showing.presentation import Line, statistic_label
+from wardround.analyst.showing.presentation import ShownLine, statistic_label
 from wardround.analyst.showing.svg import FOOT, HEAD, LABELS, MARGIN, ROW, WIDTH, framed, label, ticks_around
 from wardround.analyst.showing.text_tables import NO_ESTIMATE, value_text
 from wardround.federation.errors import ConfigurationMistaken, Mistaken
@@ -46,11 +46,11 @@ def _unwritable(path: Path) -> ConfigurationMistaken:
     return ConfigurationMistaken(f"{path} cannot be written; name a file in a folder that exists and is yours.")
 
 
-def picture(answer: Answer, lines: Sequence[Line] | None = None) -> str:
+def picture(answer: Answer, lines: Sequence[ShownLine] | None = None) -> str:
     """The SVG text of an answer, or of those of its lines that are shown."""
     if lines is None:
-        lines = [Line(statistic_label(each.statistic, each.column), "", each) for each in answer.estimates]
-    panels: dict[str, list[Line]] = {}
+        lines = [ShownLine(statistic_label(each.statistic, each.column), "", each) for each in answer.estimates]
+    panels: dict[str, list[ShownLine]] = {}
     for line in lines[:MOST_ROWS]:
         panels.setdefault(_title(line), []).append(line)
     parts: list[str] = []
@@ -64,17 +64,17 @@ def picture(answer: Answer, lines: Sequence[Line] | None = None) -> str:
     return framed(parts, height=top + MARGIN)
 
 
-def _title(line: Line) -> str:
+def _title(line: ShownLine) -> str:
     """What a panel is about; some numbers of a column are seen best beside each other."""
     beside = "" if line.name else _definition(line).beside
     return f"{beside} of {line.estimate.column}" if beside else line.label
 
 
-def _definition(line: Line) -> Definition:
+def _definition(line: ShownLine) -> Definition:
     return find(Statistic(line.estimate.statistic))
 
 
-def _foot(answer: Answer, lines: Sequence[Line]) -> str:
+def _foot(answer: Answer, lines: Sequence[ShownLine]) -> str:
     if answer.noiseless:
         return "no noise: a simulation"
     if not lines:
@@ -88,13 +88,13 @@ def _foot(answer: Answer, lines: Sequence[Line]) -> str:
     return f"{sites} answered; bars and bands are {confidence} intervals of {of}{cut}{gaps}"
 
 
-def _panels(name: str, lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
+def _panels(name: str, lines: Sequence[ShownLine]) -> list[tuple[str, list[ShownLine]]]:
     """A curve for each group, and for each group beside the months of a series; all other numbers in one panel."""
     curve = _definition(lines[0]).drawing is not Drawing.ROWS
     months = is_series(lines)
     if not curve and not months:
         return [(name, list(lines))]
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[ShownLine]] = {}
     for line in lines:
         own = line.estimate.group if curve else line.estimate.group[1:]
         title = ", ".join([name, *(value_text(value) for _, value in own)])
@@ -102,7 +102,7 @@ def _panels(name: str, lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
     return list(found.items())
 
 
-def _panel(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
+def _panel(title: str, lines: Sequence[ShownLine], top: int) -> tuple[list[str], int]:
     drawing = _definition(lines[0]).drawing
     match drawing:
         case Drawing.BARS:
@@ -115,7 +115,7 @@ def _panel(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]
             assert_never(drawing)
 
 
-def _rows(name: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
+def _rows(name: str, lines: Sequence[ShownLine], top: int) -> tuple[list[str], int]:
     known = [line.estimate for line in lines if line.estimate.value is not None]
     finite = [end for estimate in known for end in estimate.interval if math.isfinite(end)] or [0.0]
     ticks = ticks_around(min(finite), max(finite))

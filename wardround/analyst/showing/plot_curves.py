@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wardround.analyst.showing.presentation import Line
+from wardround.analyst.showing.presentation import ShownLine
 from wardround.analyst.showing.svg import MARGIN, WIDTH, label, ticks_around
 from wardround.analyst.showing.text_tables import NO_ESTIMATE
 
@@ -21,7 +21,7 @@ _MONTH = re.compile(r"\d{4}-\d{2}")
 _FIRST_EDGE = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
-def is_series(lines: Sequence[Line]) -> bool:
+def is_series(lines: Sequence[ShownLine]) -> bool:
     """Whether the first group column is the months of a series, none of them left out: a line would pass over it."""
     months = {str(line.estimate.group[0][1]) for line in lines if line.estimate.group}
     grouped = all(line.estimate.group for line in lines)
@@ -31,7 +31,7 @@ def is_series(lines: Sequence[Line]) -> bool:
     return max(numbers) - min(numbers) < len(months)
 
 
-def bars(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
+def bars(title: str, lines: Sequence[ShownLine], top: int) -> tuple[list[str], int]:
     """One bar for each interval."""
     frame = _Frame.around(lines, top, zero=True)
     width = (frame.right - LEFT) / len(lines)
@@ -52,7 +52,7 @@ def bars(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
     return [*parts, *frame.names(names, lambda number: LEFT + number * width)], frame.height
 
 
-def steps(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
+def steps(title: str, lines: Sequence[ShownLine], top: int) -> tuple[list[str], int]:
     """The share that is left after each time, falling in steps, with its band."""
     every = [(time, line) for line in lines if (time := _number(line.estimate.term)) is not None]
     times = ticks_around(min((time for time, _ in every), default=0.0), max((time for time, _ in every), default=1.0))
@@ -63,7 +63,7 @@ def steps(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
     def x(time: float) -> float:
         return LEFT + (time - times[0]) / (times[-1] - times[0]) * (frame.right - LEFT)
 
-    def path(height: Callable[[Line], float], *, back: bool = False) -> str:
+    def path(height: Callable[[ShownLine], float], *, back: bool = False) -> str:
         corners: list[str] = []
         before: float | None = None
         for time, line in points:
@@ -89,7 +89,7 @@ def steps(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
     return parts, frame.height
 
 
-def series(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]:
+def series(title: str, lines: Sequence[ShownLine], top: int) -> tuple[list[str], int]:
     """A line through the months, with its band; broken where a month has no estimate."""
     ordered = sorted(lines, key=lambda line: str(line.estimate.group[0][1]))
     frame = _Frame.around(ordered, top, zero=False)
@@ -98,7 +98,7 @@ def series(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]
     parts = frame.drawn(title)
     for piece in _unbroken(ordered):
 
-        def points(height: Callable[[Line], float], piece: Sequence[int] = piece) -> list[str]:
+        def points(height: Callable[[ShownLine], float], piece: Sequence[int] = piece) -> list[str]:
             return [f"{LEFT + number * width:.1f} {frame.y(height(ordered[number])):.1f}" for number in piece]
 
         upper, lower = points(lambda line: line.estimate.interval[1]), points(lambda line: line.estimate.interval[0])
@@ -109,7 +109,7 @@ def series(title: str, lines: Sequence[Line], top: int) -> tuple[list[str], int]
     return [*parts, *frame.names(months, lambda number: LEFT + number * width)], frame.height
 
 
-def _unbroken(lines: Sequence[Line]) -> list[list[int]]:
+def _unbroken(lines: Sequence[ShownLine]) -> list[list[int]]:
     """The places of numbers that are known, neighbours together."""
     pieces: list[list[int]] = []
     for number, line in enumerate(lines):
@@ -130,7 +130,7 @@ class _Frame:
     ticks: tuple[float, ...]
 
     @classmethod
-    def around(cls, lines: Sequence[Line], top: int, *, zero: bool) -> _Frame:
+    def around(cls, lines: Sequence[ShownLine], top: int, *, zero: bool) -> _Frame:
         known = [(*each.interval, each.value) for line in lines if (each := line.estimate).value is not None]
         ends = [end for numbers in known for end in numbers if math.isfinite(end)]
         ends = [*ends, *([0.0] if zero or not ends else [])]

@@ -68,7 +68,7 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Presentation:
     """How a question wants its answer shown; an empty view shows everything as it came.
 
     `names` are the aliases of the aggregates in their order, empty where there is none; `renamed` those of
@@ -89,15 +89,15 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BoundQuestion:
     """A question, and how its answer is to be shown."""
 
     query: Query
-    view: View = field(default_factory=View)
+    view: Presentation = field(default_factory=Presentation)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ShownLine:
     """One estimate as it is shown: under which label, and the alias it was given, if any."""
 
     label: str
@@ -117,15 +117,15 @@ class Gap:
 class Shown:
     """The lines of an answer, how many groups the view left out, and the gap at the cut of a top-k."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[ShownLine, ...]
     left_out: int = 0
     gap: Gap | None = None
 
 
-def shown(estimates: Sequence[Estimate], asked: Asked | None) -> Shown:
+def shown(estimates: Sequence[Estimate], asked: BoundQuestion | None) -> Shown:
     """The estimates as the view wants them; without a question, as they came."""
     if asked is None:
-        return Shown(tuple(Line(statistic_label(each.statistic, each.column), "", each) for each in estimates))
+        return Shown(tuple(ShownLine(statistic_label(each.statistic, each.column), "", each) for each in estimates))
     places = places_of(estimates, asked.query)
     whole = _Whole(asked, tuple(estimates), places)
     if not asked.view.chooses:
@@ -146,11 +146,11 @@ def shown(estimates: Sequence[Estimate], asked: Asked | None) -> Shown:
 class _Whole:
     """All estimates, each with the place of its aggregate in the question, or None."""
 
-    asked: Asked
+    asked: BoundQuestion
     estimates: tuple[Estimate, ...]
     places: tuple[int | None, ...]
 
-    def line(self, number: int) -> Line:
+    def line(self, number: int) -> ShownLine:
         query, view = self.asked.query, self.asked.view
         estimate, place = self.estimates[number], self.places[number]
         name = view.names[place] if place is not None and place < len(view.names) else ""
@@ -159,7 +159,7 @@ class _Whole:
             if place is None
             else label_text(query.aggregates[place])
         )
-        return Line(name or label, name, _relabelled(estimate, self.asked))
+        return ShownLine(name or label, name, _relabelled(estimate, self.asked))
 
     def numbers(self) -> dict[Group, dict[int, Estimate]]:
         """For each group, in the order of the answer, the estimate of each aggregate."""
@@ -231,7 +231,7 @@ def _holds(condition: Condition, cells: dict[int, Estimate]) -> bool:
             return any(_holds(each, cells) for each in conditions)
 
 
-def _relabelled(estimate: Estimate, asked: Asked) -> Estimate:
+def _relabelled(estimate: Estimate, asked: BoundQuestion) -> Estimate:
     """The estimate with the question's own names for group columns and intervals."""
     if not (asked.view.renamed or asked.view.labels):
         return estimate

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from wardround.analyst.showing.documents import AnswerExtras, Json, answer_document, preview_document
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much, unit_text
 from wardround.analyst.showing.plot import picture, write_picture
-from wardround.analyst.showing.presentation import Asked, Gap, Shown, shown, statistic_label
+from wardround.analyst.showing.presentation import BoundQuestion, Gap, Shown, shown, statistic_label
 from wardround.analyst.showing.text_tables import (
-    Table,
+    TextTable,
     as_html,
     as_text,
     cell_text,
@@ -56,7 +56,7 @@ class Result:
     """
 
     answer: Answer
-    asked: Asked | None = None
+    asked: BoundQuestion | None = None
     plan_ids: tuple[str, ...] = ()
     shares: tuple[tuple[str, float], ...] = ()
     note: str = ""
@@ -149,7 +149,7 @@ class Result:
     def _repr_html_(self) -> str:
         return as_html(self._table(), self._paragraphs())
 
-    def _table(self) -> Table:
+    def _table(self) -> TextTable:
         groups = self._groups()
         lines = self.shown.lines
         confidence = percent(lines[0].estimate.confidence) if lines else "95 %"
@@ -165,7 +165,7 @@ class Result:
             for cells in (dict(line.estimate.group),)
         )
         headings = (*groups, "statistic", *(("term",) if terms else ()), "estimate", f"{confidence} interval")
-        return Table(headings, rows, 2)
+        return TextTable(headings, rows, 2)
 
     def _paragraphs(self) -> list[str]:
         answer, privacy = self.answer, self.answer.privacy
@@ -255,7 +255,7 @@ class PreviewResult:
     def _repr_html_(self) -> str:
         return as_html(self._table(), self._paragraphs())
 
-    def _table(self) -> Table:
+    def _table(self) -> TextTable:
         expected = self.preview.expected
         aggregates = () if self.query is None else self.query.aggregates
         known = len(aggregates) == len(expected)
@@ -271,7 +271,7 @@ class PreviewResult:
             for place, each in enumerate(expected)
         )
         share = ("share of the charge",) if split else ()
-        return Table(("statistic", "note", "groups", *share, "expected error"), rows, 2 + len(share))
+        return TextTable(("statistic", "note", "groups", *share, "expected error"), rows, 2 + len(share))
 
     def _paragraphs(self) -> list[str]:
         preview, privacy = self.preview, self.preview.privacy

@@ -19,7 +19,7 @@ _MAX_DECIMALS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """Headings and rows of text; the last `numeric` columns are numbers."""
 
     headings: tuple[str, ...]
@@ -98,7 +98,7 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_LISTED])} and {more} more"
 
 
-def as_text(table: Table) -> str:
+def as_text(table: TextTable) -> str:
     """The table in columns, numbers to the right; a long table is cut and says so."""
     lines = [table.headings, *table.rows[:MAX_LINES]]
     widths = [max(len(escaped(line[index])) for line in lines) for index in range(len(table.headings))]
@@ -107,7 +107,7 @@ def as_text(table: Table) -> str:
     return "\n".join([*texts, *_more(table)])
 
 
-def as_html(table: Table, paragraphs: Sequence[str]) -> str:
+def as_html(table: TextTable, paragraphs: Sequence[str]) -> str:
     """The table and what is said about it, with everything escaped: names come from other people's files.
 
     Each cell is isolated, so that letters of a language written from the right move nothing in the cells beside it.
@@ -140,6 +140,6 @@ def _line(cells: tuple[str, ...], widths: Sequence[int], numeric: int) -> str:
     return "  ".join(aligned)
 
 
-def _more(table: Table) -> list[str]:
+def _more(table: TextTable) -> list[str]:
     more = len(table.rows) - MAX_LINES
     return [f"… and {more} more rows; to_pandas() and document() have them all."] if more > 0 else []

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from wardround.analyst.sql.instead import INSTEAD, OWN
-from wardround.analyst.sql.terms import Source, column_name, describe, shown, unwrapped
+from wardround.analyst.sql.terms import QuestionTable, column_name, describe, shown, unwrapped
 from wardround.analyst.sql.where import number
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.definition import Definition, Function, Number
@@ -27,7 +27,7 @@ _FUNCTIONS = {function.name: (definition, function) for definition in ALL for fu
 _QUANTILE = _FUNCTIONS["PERCENTILE_CONT"][1].form
 
 
-def aggregate(item: exp.Expr, source: Source) -> Aggregate:
+def aggregate(item: exp.Expr, source: QuestionTable) -> Aggregate:
     """The aggregate that an item of a SELECT list asks for, or `QueryMistaken` in one sentence."""
     match item:
         case exp.Count():
@@ -56,7 +56,7 @@ def aggregate(item: exp.Expr, source: Source) -> Aggregate:
             raise QueryMistaken(f"{describe(item)} is not supported in SELECT; {_WORKS}")
 
 
-def _named(name: str, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
+def _named(name: str, operands: Sequence[exp.Expr], source: QuestionTable) -> Aggregate:
     match name:
         case "MIN" | "MAX":
             word, level = ("smallest", 0.01) if name == "MIN" else ("largest", 0.99)
@@ -76,7 +76,7 @@ def _named(name: str, operands: Sequence[exp.Expr], source: Source) -> Aggregate
             raise QueryMistaken(f"the function {shown(name)} is not supported in SELECT; {works}")
 
 
-def _count(count: exp.Count, source: Source) -> Aggregate:
+def _count(count: exp.Count, source: QuestionTable) -> Aggregate:
     if count.expressions:
         raise QueryMistaken(f"COUNT of several columns is not supported; {_COUNTS}")
     match count.this:
@@ -97,7 +97,9 @@ def _count(count: exp.Count, source: Source) -> Aggregate:
             raise QueryMistaken(f"this form of COUNT is not supported; {_COUNTS}")
 
 
-def _of_columns(definition: Definition, function: Function, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
+def _of_columns(
+    definition: Definition, function: Function, operands: Sequence[exp.Expr], source: QuestionTable
+) -> Aggregate:
     least, most = definition.columns
     if not least <= len(operands) <= most:
         wanted = {(1, 1): "one column", (2, 2): "two columns"}.get((least, most), f"{least} to {most} columns")
@@ -105,7 +107,9 @@ def _of_columns(definition: Definition, function: Function, operands: Sequence[e
     return _aggregate(function.name, definition, operands, source, level=function.level)
 
 
-def _with_number(definition: Definition, function: Function, operands: Sequence[exp.Expr], source: Source) -> Aggregate:
+def _with_number(
+    definition: Definition, function: Function, operands: Sequence[exp.Expr], source: QuestionTable
+) -> Aggregate:
     name, columns = function.name, definition.columns[0]
     mistaken = f"{name} is written as {function.form}."
     if len(operands) == columns and definition.number is Number.BINS_IF_ANY:
@@ -120,7 +124,7 @@ def _with_number(definition: Definition, function: Function, operands: Sequence[
     return _aggregate(name, definition, operands[:columns], source, bins=given)
 
 
-def _within_group(item: exp.WithinGroup, source: Source) -> Aggregate:
+def _within_group(item: exp.WithinGroup, source: QuestionTable) -> Aggregate:
     match item.this, item.args.get("expression"):
         case exp.Anonymous(expressions=levels) as call, exp.Order(expressions=[exp.Ordered() as ordered]):
             name = call.name.upper()
@@ -144,7 +148,7 @@ def _aggregate(
     name: str,
     definition: Definition,
     operands: Sequence[exp.Expr],
-    source: Source,
+    source: QuestionTable,
     *,
     level: float | None = None,
     bins: int | None = None,
@@ -155,7 +159,7 @@ def _aggregate(
     return Aggregate(definition.statistic, column, tuple(others), level, bins, tuple(clips))
 
 
-def _operand(name: str, operand: exp.Expr, source: Source) -> tuple[str, Clip | None]:
+def _operand(name: str, operand: exp.Expr, source: QuestionTable) -> tuple[str, Clip | None]:
     """A column, and the narrower bounds that the question gives it."""
     match unwrapped(operand):
         case exp.Column(this=exp.Identifier()) as column:
@@ -171,7 +175,7 @@ def _operand(name: str, operand: exp.Expr, source: Source) -> tuple[str, Clip | 
             raise QueryMistaken(f"{name} takes {columns} of the study, not {describe(other)}.")
 
 
-def _clamped(call: exp.Anonymous, source: Source) -> tuple[str, Clip]:
+def _clamped(call: exp.Anonymous, source: QuestionTable) -> tuple[str, Clip]:
     """CLAMP(x, lower, upper) or LEAST(GREATEST(x, lower), upper), either way round."""
     form = "narrower bounds are written as CLAMP(column, 90, 180)."
     operands = [unwrapped(each) for each in call.expressions]

@@ -14,7 +14,7 @@ from sqlglot import exp
 from wardround.analyst.showing.presentation import Compared, Condition, Every, Ordering, Some
 from wardround.analyst.sql.aggregates import aggregate
 from wardround.analyst.sql.groups import ReadGroup, group
-from wardround.analyst.sql.terms import Source, describe, shown, unwrapped
+from wardround.analyst.sql.terms import QuestionTable, describe, shown, unwrapped
 from wardround.analyst.sql.where import MIRRORED, OPERATORS, chain, number
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.plan.sql_text import label_text
@@ -31,7 +31,7 @@ _ORDER = "ORDER BY takes aggregates, group columns, aliases or positions of the 
 class Listed:
     """The SELECT list: aggregates by place, group columns, and the aliases of both, in the order written."""
 
-    source: Source
+    source: QuestionTable
     aggregates: tuple[Aggregate, ...]
     groups: tuple[ReadGroup, ...]
     positions: tuple[Aggregate | ReadGroup, ...]

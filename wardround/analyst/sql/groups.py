@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from wardround.analyst.sql.terms import Source, column_name, describe, shown, unwrapped
+from wardround.analyst.sql.terms import QuestionTable, column_name, describe, shown, unwrapped
 from wardround.analyst.sql.where import cohort, number
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.limits import MAX_TEXT
@@ -54,7 +54,7 @@ class ReadGroup:
     labels: tuple[str, ...] = ()
 
 
-def group(item: exp.Expr, source: Source) -> ReadGroup | None:
+def group(item: exp.Expr, source: QuestionTable) -> ReadGroup | None:
     """The group column that an item names; None when it is something else."""
     match item:
         case exp.Column(this=exp.Identifier()):
@@ -81,7 +81,7 @@ def _function(item: exp.Func) -> str:
     return item.name.upper() if isinstance(item, exp.Anonymous) else item.sql_name()
 
 
-def _months(item: exp.DateTrunc, source: Source) -> Grouping:
+def _months(item: exp.DateTrunc, source: QuestionTable) -> Grouping:
     unit = item.args.get("unit")
     if not isinstance(unit, exp.Expr) or unit.name.upper() != "MONTH" or item.args.get("zone"):
         raise QueryMistaken(f"this form of DATE_TRUNC is not supported; {_MONTHS}")
@@ -92,7 +92,7 @@ def _months(item: exp.DateTrunc, source: Source) -> Grouping:
             raise QueryMistaken(f"DATE_TRUNC takes a date column of the study, not {describe(other)}.")
 
 
-def _buckets(operands: Sequence[exp.Expr], source: Source) -> Grouping:
+def _buckets(operands: Sequence[exp.Expr], source: QuestionTable) -> Grouping:
     if len(operands) != _BUCKET_OPERANDS:
         raise QueryMistaken(_BUCKETS)
     column, *numbers = (unwrapped(operand) for operand in operands)
@@ -111,7 +111,7 @@ def _buckets(operands: Sequence[exp.Expr], source: Source) -> Grouping:
     return Grouping(column_name(column, source), GroupBy.BINS, edges)
 
 
-def _case(item: exp.Case, source: Source) -> ReadGroup:
+def _case(item: exp.Case, source: QuestionTable) -> ReadGroup:
     if item.this is not None:
         raise QueryMistaken(f"CASE column WHEN value is not supported; {_CASE}")
     default = item.args.get("default")

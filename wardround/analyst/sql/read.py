@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from wardround.analyst.showing.presentation import Asked, Condition, View
+from wardround.analyst.showing.presentation import BoundQuestion, Condition, Presentation
 from wardround.analyst.sql.aggregates import aggregate
 from wardround.analyst.sql.clauses import Listed, having, limit, order, ordered_by
 from wardround.analyst.sql.groups import ReadGroup, group
 from wardround.analyst.sql.parse import NO_WITH, condition_tree, statement
-from wardround.analyst.sql.terms import GRAMMAR, Source, describe, identifier, shown, unwrapped
+from wardround.analyst.sql.terms import GRAMMAR, QuestionTable, describe, identifier, shown, unwrapped
 from wardround.analyst.sql.where import cohort
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.limits import MAX_TEXT
@@ -43,7 +43,7 @@ _CLAUSES = {
 _READ = {"expressions", "from", "where", "group", "having", "order", "limit"}
 
 
-def read(text: str) -> Asked:
+def read(text: str) -> BoundQuestion:
     """What `text` asks and how it wants the answer shown, or `QueryMistaken` in one sentence."""
     match statement(text):
         case exp.Select() as select:
@@ -61,7 +61,7 @@ def parse(text: str) -> Query:
 
 def condition(text: str) -> Expression:
     """The cohort of a WHERE condition written without its WHERE, or `QueryMistaken` in one sentence."""
-    return cohort(condition_tree(text), Source("", ""))
+    return cohort(condition_tree(text), QuestionTable("", ""))
 
 
 def shown_condition(text: str, query: Query) -> Condition:
@@ -76,10 +76,10 @@ def shown_order(text: str, query: Query) -> int | str:
 
 def _listed_in(query: Query) -> Listed:
     groups = tuple(ReadGroup(grouping) for grouping in query.group_by)
-    return Listed(Source(query.table, ""), query.aggregates, groups, (*groups, *query.aggregates), {})
+    return Listed(QuestionTable(query.table, ""), query.aggregates, groups, (*groups, *query.aggregates), {})
 
 
-def _asked(select: exp.Select) -> Asked:
+def _asked(select: exp.Select) -> BoundQuestion:
     clauses = {key.rstrip("_"): value for key, value in select.args.items() if value}
     for key, sentence in _CLAUSES.items():
         if key in clauses:
@@ -101,14 +101,14 @@ def _asked(select: exp.Select) -> Asked:
         cohort(where.this, source) if isinstance(where, exp.Where) else None,
         tuple(item.grouping for item in groups),
     )
-    return Asked(query, _view(clauses, listed))
+    return BoundQuestion(query, _view(clauses, listed))
 
 
-def _view(clauses: Mapping[str, object], listed: Listed) -> View:
+def _view(clauses: Mapping[str, object], listed: Listed) -> Presentation:
     condition, ordering, cut = (clauses.get(key) for key in ("having", "order", "limit"))
     names = {item: alias for alias, item in listed.aliases.items()}
     called = tuple(names.get(item, "") for item in listed.aggregates)
-    return View(
+    return Presentation(
         names=called if any(called) else (),
         renamed=tuple((item.grouping.column, names[item]) for item in listed.groups if item in names),
         labels=tuple((item.grouping.column, item.labels) for item in listed.groups if item.labels),
@@ -118,7 +118,7 @@ def _view(clauses: Mapping[str, object], listed: Listed) -> View:
     )
 
 
-def _listed(items: Sequence[exp.Expr], source: Source) -> Listed:
+def _listed(items: Sequence[exp.Expr], source: QuestionTable) -> Listed:
     positions: list[Aggregate | ReadGroup] = []
     aliases: dict[str, Aggregate | ReadGroup] = {}
     for item in items:
@@ -183,7 +183,7 @@ def _not_grouped(item: ReadGroup) -> QueryMistaken:
     )
 
 
-def _source(clause: object) -> Source:
+def _source(clause: object) -> QuestionTable:
     if not isinstance(clause, exp.From):
         raise QueryMistaken("the question has no FROM; name the table, as in SELECT COUNT(*) FROM encounters.")
     match clause.this:
@@ -203,4 +203,4 @@ def _source(clause: object) -> Source:
             raise QueryMistaken(f"{shown(key.upper())} after a table is not supported; write only the table's name.")
     if isinstance(alias, exp.TableAlias) and alias.args.get("columns"):
         raise QueryMistaken("renaming columns in FROM is not supported; use the study's names.")
-    return Source(identifier(table.name), table.alias)
+    return QuestionTable(identifier(table.name), table.alias)

@@ -18,7 +18,7 @@ _SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class QuestionTable:
     """The one table of a question, and the other name it may have there."""
 
     table: str
@@ -32,7 +32,7 @@ def identifier(name: str) -> str:
     return name
 
 
-def column_name(column: exp.Column, source: Source) -> str:
+def column_name(column: exp.Column, source: QuestionTable) -> str:
     """The column's own name; a prefix must be the question's table."""
     prefix = column.table
     if column.args.get("db") or column.args.get("catalog") or (prefix and prefix not in (source.table, source.alias)):

@@ -12,7 +12,7 @@ import re
 from sqlglot import exp
 
 from wardround.analyst.sql.instead import NAMES, OF_A_ROW
-from wardround.analyst.sql.terms import Source, column_name, describe, shown, unwrapped
+from wardround.analyst.sql.terms import QuestionTable, column_name, describe, shown, unwrapped
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.limits import MAX_TEXT
 from wardround.federation.question.cohort import (
@@ -54,7 +54,7 @@ _DECIMAL = re.compile(r"(?=\.?[0-9])[0-9]{0,400}\.?[0-9]{0,400}([eE][+-]?[0-9]{1
 _WORKS = "use =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, AND, OR and NOT."
 
 
-def cohort(tree: exp.Expr, source: Source) -> Expression:
+def cohort(tree: exp.Expr, source: QuestionTable) -> Expression:
     """The cohort that a condition selects, or `QueryMistaken` in one sentence."""
     expression = _term(tree, source, level=1)
     if sum(1 for _ in leaves(expression)) > MAX_TERMS:
@@ -62,7 +62,7 @@ def cohort(tree: exp.Expr, source: Source) -> Expression:
     return expression
 
 
-def _term(tree: exp.Expr, source: Source, *, level: int) -> Expression:
+def _term(tree: exp.Expr, source: QuestionTable, *, level: int) -> Expression:
     if level > MAX_DEPTH:
         raise QueryMistaken(f"a condition is nested at most {MAX_DEPTH} deep; write it flatter.")
     inner = unwrapped(tree)
@@ -100,7 +100,7 @@ def chain(tree: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     return terms
 
 
-def _comparison(tree: exp.Expr, source: Source) -> Comparison:
+def _comparison(tree: exp.Expr, source: QuestionTable) -> Comparison:
     operator = OPERATORS[type(tree)]
     left, right = unwrapped(tree.this), unwrapped(tree.args["expression"])
     match left, right:
@@ -125,7 +125,7 @@ def _comparison(tree: exp.Expr, source: Source) -> Comparison:
             raise QueryMistaken("a comparison needs a column; compare a column with a value, as in age >= 40.")
 
 
-def _column(tree: exp.Expr, source: Source, *, before: str) -> str:
+def _column(tree: exp.Expr, source: QuestionTable, *, before: str) -> str:
     match unwrapped(tree):
         case exp.Column(this=exp.Identifier()) as column:
             return column_name(column, source)
@@ -135,7 +135,7 @@ def _column(tree: exp.Expr, source: Source, *, before: str) -> str:
             raise _unsupported(other)
 
 
-def _within(tree: exp.In, source: Source) -> Within:
+def _within(tree: exp.In, source: QuestionTable) -> Within:
     for key, found in tree.args.items():
         if found and key not in ("this", "expressions"):
             raise QueryMistaken("IN takes a list of values, such as IN ('E11', 'I10'); subqueries are not supported.")
@@ -147,14 +147,14 @@ def _within(tree: exp.In, source: Source) -> Within:
     return Within(name, tuple(_value(unwrapped(each)) for each in tree.expressions))
 
 
-def _between(tree: exp.Between, source: Source) -> Between:
+def _between(tree: exp.Between, source: QuestionTable) -> Between:
     if tree.args.get("symmetric") is not None:
         raise QueryMistaken("BETWEEN SYMMETRIC is not supported; write the smaller value first.")
     name = _column(tree.this, source, before="BETWEEN")
     return Between(name, _value(unwrapped(tree.args["low"])), _value(unwrapped(tree.args["high"])))
 
 
-def _is(tree: exp.Is, source: Source) -> IsNull:
+def _is(tree: exp.Is, source: QuestionTable) -> IsNull:
     name = _column(tree.this, source, before="IS")
     match unwrapped(tree.args["expression"]):
         case exp.Null():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.forms.parts import Frame, Part, Shape, Tally
+from wardround.federation.forms.parts import AnswerLayout, Frame, Part, Tally
 from wardround.federation.forms.release import Release
 from wardround.federation.forms.totals import NoiseSetting, Total
 from wardround.federation.question.answer import Estimate
@@ -60,7 +60,7 @@ class Received:
     `patients` are the numbers that the sites declared.
     """
 
-    form: Shape
+    form: AnswerLayout
     releases: Sequence[Release]
     fact: AnyFact
     setting: NoiseSetting

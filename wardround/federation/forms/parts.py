@@ -95,7 +95,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class AnswerLayout:
     """The whole answer: the parts one after another."""
 
     query: Query

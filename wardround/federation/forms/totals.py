@@ -15,13 +15,13 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.federation.forms.parts import Part, Shape
+from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import Aggregate
 from wardround.federation.study.study import Value
 from wardround.privacy.inference.error_bars import critical_value, sum_variance
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 Group = tuple[tuple[str, Value], ...]
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class NoiseSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class TotalNoise:
     """The noise in one total, in grid units: its standard deviation, and how many of them an interval takes.
 
     `critical` is that of one coordinate.
@@ -89,21 +89,21 @@ class Noise:
         if self.laplaces == 0:
             return NormalDist().inv_cdf(1.0 - chance)
         # In its own deviations a sum of Laplace draws is the same for every large scale.
-        smooth = NoiseLaw(Mechanism.DISCRETE_LAPLACE, _SMOOTH)
+        smooth = NoiseDistribution(Mechanism.DISCRETE_LAPLACE, _SMOOTH)
         return critical_value(smooth, terms=draws * self.laplaces, confidence=1.0 - 2.0 * chance)
 
-    def scaled(self, factor: float) -> Noise:
+    def scaled(self, factor: float) -> TotalNoise:
         """The same noise in another unit."""
-        return Noise(self.deviation * factor, self.critical, self.laplaces)
+        return TotalNoise(self.deviation * factor, self.critical, self.laplaces)
 
 
-def noise_of(law: NoiseLaw, *, noises: int) -> Noise:
+def noise_of(law: NoiseDistribution, *, noises: int) -> TotalNoise:
     """The noise in a sum of `noises` draws; without any, what is left is sampling, which is normal."""
     if noises == 0:
-        return Noise(0.0, NORMAL)
+        return TotalNoise(0.0, NORMAL)
     laplaces = noises if law.mechanism is Mechanism.DISCRETE_LAPLACE else 0
     critical = critical_value(law, terms=noises, confidence=CONFIDENCE)
-    return Noise(math.sqrt(sum_variance(law, noises)), critical, laplaces)
+    return TotalNoise(math.sqrt(sum_variance(law, noises)), critical, laplaces)
 
 
 # Without slots, so that the floats are made once.
@@ -115,10 +115,10 @@ class Total:
     plan has the same answer forever.
     """
 
-    form: Shape
+    form: AnswerLayout
     part: Part
     numbers: Sequence[int]
-    noise: Noise
+    noise: TotalNoise
     key: str
 
     @property
@@ -150,17 +150,17 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Estimated:
     """A number with its error and its interval."""
 
     value: float
     error: float
     ends: tuple[float, float]
 
-    def scaled(self, factor: float, *, shift: float = 0.0) -> Found:
+    def scaled(self, factor: float, *, shift: float = 0.0) -> Estimated:
         """The same in another unit."""
         ends = (shift + factor * self.ends[0], shift + factor * self.ends[1])
-        return Found(shift + factor * self.value, factor * self.error, ends)
+        return Estimated(shift + factor * self.value, factor * self.error, ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Unknown:
 def estimate(
     aggregate: Aggregate,
     group: Group,
-    found: Found | Unknown,
+    found: Estimated | Unknown,
     *,
     place: int | None,
     term: str = "",
@@ -192,7 +192,7 @@ def estimate(
     statistic, ends = aggregate.statistic.value, found.ends
     column = aggregate.column if column is None else column
     match found:
-        case Found(value, error):
+        case Estimated(value, error):
             inside = (min(ends[0], value), max(ends[1], value))
             return Estimate(statistic, column, group, value, error, inside, CONFIDENCE, term, sampling, place=place)
         case Unknown(reason):

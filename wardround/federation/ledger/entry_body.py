@@ -20,7 +20,7 @@ from wardround.privacy.budget.filter import Cap
 from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact
 from wardround.privacy.mechanisms.partition_selection import SelectionFact
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing
-from wardround.privacy.noise.distribution import SCALE_UNIT, Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import SCALE_UNIT, Mechanism, NoiseDistribution
 
 Plain: TypeAlias = "Mapping[str, Plain] | list[Plain] | tuple[Plain, ...] | str | int | float | bool | None"
 Body: TypeAlias = Mapping[str, Plain]
@@ -162,7 +162,7 @@ def _stage_body(stage: StageFact) -> Plain:
     }
 
 
-def _law_body(law: NoiseLaw) -> dict[str, Plain]:
+def _law_body(law: NoiseDistribution) -> dict[str, Plain]:
     return {"mechanism": law.mechanism.value, "scale_1024ths": str(int(law.scale * SCALE_UNIT))}
 
 
@@ -186,8 +186,10 @@ def _fact(item: object) -> AnyFact:
         raise LedgerCorrupt(private=str(error)) from None
 
 
-def _law(item: Mapping[str, object]) -> NoiseLaw:
-    return NoiseLaw(Mechanism(text_in(item, "mechanism")), Fraction(_integer(item, "scale_1024ths"), SCALE_UNIT))
+def _law(item: Mapping[str, object]) -> NoiseDistribution:
+    return NoiseDistribution(
+        Mechanism(text_in(item, "mechanism")), Fraction(_integer(item, "scale_1024ths"), SCALE_UNIT)
+    )
 
 
 def _block(item: Mapping[str, object]) -> BlockFact | StepFact:

@@ -30,7 +30,7 @@ Read = Callable[[bytes], Rewritten]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class StoredColumn:
     """Where words are stored, as statements: the plans whose word does not begin so, its bytes, and other bytes."""
 
     others: str
@@ -38,7 +38,7 @@ class Column:
     replace: str
 
 
-def rewrite(database: Database, column: Column, read: Read) -> None:
+def rewrite(database: Database, column: StoredColumn, read: Read) -> None:
     """Rewrite every message in a column, in one transaction; none is begun where there are no messages."""
     with database.reading() as connection:
         if connection.execute(column.others, (_BRACE,)).fetchone() is None:

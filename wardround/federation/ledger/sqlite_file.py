@@ -38,7 +38,7 @@ _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 
 
-class Keeping(Enum):
+class Durability(Enum):
     """Where what `transaction` returned from is: on the disk, in the file, or in memory until the end.
 
     Everything but `DURABLE` is for simulations and tests. `MEMORY` is for one thread of one process, and is written
@@ -78,7 +78,7 @@ class Database:
         *,
         schema: str,
         later: str = "",
-        keeping: Keeping = Keeping.DURABLE,
+        keeping: Durability = Durability.DURABLE,
         existing: bool = False,
         advice: str = RESTORE,
         busy_seconds: float = BUSY_SECONDS,
@@ -90,7 +90,7 @@ class Database:
         self._later = later
         self._existing, self._advice = existing, advice
         self._keeping = keeping
-        fleeting = keeping in (Keeping.FILE, Keeping.MEMORY)
+        fleeting = keeping in (Durability.FILE, Durability.MEMORY)
         self._synchronous, self._journal = (_OFF, "memory") if fleeting else (_EXTRA, "delete")
         self._busy_seconds = busy_seconds
         self._local = threading.local()
@@ -139,7 +139,7 @@ class Database:
             yield connection
             return
         try:
-            if self._keeping is Keeping.MEMORY:
+            if self._keeping is Durability.MEMORY:
                 # Nobody else can change what this thread reads.
                 yield connection
                 return
@@ -157,7 +157,7 @@ class Database:
         """Close every thread's connection."""
         with self._guard:
             for handle in tuple(self._handles):
-                if self._keeping is Keeping.MEMORY:
+                if self._keeping is Durability.MEMORY:
                     self.path.write_bytes(handle.connection.serialize())
                 handle.connection.close()
             self._handles.clear()
@@ -166,7 +166,7 @@ class Database:
     def _connection(self) -> sqlite3.Connection:
         handle: _Handle | None = getattr(self._local, "handle", None)
         if handle is None:
-            if self._keeping is Keeping.MEMORY and self._handles:
+            if self._keeping is Durability.MEMORY and self._handles:
                 raise InvariantBroken(private="a ledger in memory is for one thread")
             with _translated():
                 handle = _Handle(self._connect())
@@ -176,7 +176,7 @@ class Database:
         return handle.connection
 
     def _connect(self) -> sqlite3.Connection:
-        held = self._keeping is Keeping.MEMORY
+        held = self._keeping is Durability.MEMORY
         connection = sqlite3.connect(
             ":memory:" if held else f"{self.path.absolute().as_uri()}?mode=rw",
             uri=not held,

@@ -45,7 +45,7 @@ _FARTHEST = 1e100
 
 
 @dataclass(frozen=True, slots=True)
-class StepForm:
+class StepLayout:
     """One step made exact: inputs, the target, and how many integers a release of it holds.
 
     `width` is the length of one noised sum; a round of several steps holds one after another.
@@ -82,7 +82,7 @@ class StepForm:
         return LENGTH * (math.isqrt(self.width - 1) + 1)
 
 
-def step_form(step: Step, study: Study) -> StepForm:
+def step_form(step: Step, study: Study) -> StepLayout:
     """The form of a step; `QueryMistaken` when the study does not allow it."""
     training = step.training
     table = study.table(training.model.table)
@@ -95,7 +95,7 @@ def step_form(step: Step, study: Study) -> StepForm:
         raise QueryMistaken(
             f"a round would hold {most} numbers; at most {MAX_DIMENSION} are possible; take fewer steps."
         )
-    form = StepForm(step, table, study.unit, inputs, target, width_of(step.kind, training.model, len(inputs)))
+    form = StepLayout(step, table, study.unit, inputs, target, width_of(step.kind, training.model, len(inputs)))
     _require_step(form)
     return form
 
@@ -170,7 +170,7 @@ def unpack(values: bytes) -> Vector:
     return np.frombuffer(values, dtype="<f8").astype(np.float64)
 
 
-def moved(weights: Vector, total: NDArray[np.int64], form: StepForm) -> Vector:
+def moved(weights: Vector, total: NDArray[np.int64], form: StepLayout) -> Vector:
     """The weights after one noised sum of gradients; finite, however far a step was told to go.
 
     A site that takes several steps in a round, and whoever replays them from its released sums, call this.
@@ -218,7 +218,7 @@ def _require_training(training: Training, study: Study) -> None:
         raise QueryMistaken("the training's stages are not ones that can be taken.")
 
 
-def _require_step(form: StepForm) -> None:
+def _require_step(form: StepLayout) -> None:
     """The numbers of a step: as many as its stage needs, and all finite."""
     step, model = form.step, form.step.training.model
     columns, inputs = measured(model.kind, len(form.inputs)), len(form.inputs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from wardround.federation.forms.parts import Part, Shape
+from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.privacy.budget.facts import AnyMechanism
 from wardround.privacy.noise.distribution import Mechanism
 
@@ -17,7 +17,7 @@ _UNIT = 4096
 """Needs are whole numbers of 1/4096, so that both sides reckon the same shares."""
 
 
-def shares(form: Shape, mechanism: AnyMechanism) -> tuple[Fraction, ...]:
+def shares(form: AnswerLayout, mechanism: AnyMechanism) -> tuple[Fraction, ...]:
     """Each part's share of the charge: of μ² in proportion to Δ₂, of pure ε in proportion to Δ₁^(2/3)."""
     needs = [_need(part, mechanism) for part in form.parts]
     return tuple(Fraction(need, sum(needs)) for need in needs)

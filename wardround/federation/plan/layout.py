@@ -10,7 +10,7 @@ import itertools
 import math
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.forms.parts import Frame, Shape
+from wardround.federation.forms.parts import AnswerLayout, Frame
 from wardround.federation.plan.typed import Typed, type_query
 from wardround.federation.question.cohort import And, IsNull
 from wardround.federation.question.grouping import domain
@@ -21,12 +21,12 @@ from wardround.federation.study.study import Study, Table
 from wardround.privacy.budget.facts import AnyMechanism
 
 
-def shape(query: Query, study: Study, mechanism: AnyMechanism) -> Shape:
+def shape(query: Query, study: Study, mechanism: AnyMechanism) -> AnswerLayout:
     """The form of the answer to `query`; `QueryMistaken` when the study does not allow it."""
     return layout(type_query(query, study), study, mechanism)
 
 
-def layout(typed: Typed, study: Study, mechanism: AnyMechanism) -> Shape:
+def layout(typed: Typed, study: Study, mechanism: AnyMechanism) -> AnswerLayout:
     """The same for a query that was typed already."""
     exact, table = typed.query, typed.table
     domains = [domain(grouping, table) for grouping in exact.group_by]
@@ -38,7 +38,7 @@ def layout(typed: Typed, study: Study, mechanism: AnyMechanism) -> Shape:
         definition.part(found, Frame(exact, table, study.unit, len(keys), mechanism, definition.statistic))
         for definition, found in together(exact.aggregates)
     )
-    form = Shape(exact, table, study.unit, keys, parts)
+    form = AnswerLayout(exact, table, study.unit, keys, parts)
     if form.dimension > MAX_DIMENSION:
         raise QueryMistaken(
             f"the answer would hold {form.dimension} numbers; at most {MAX_DIMENSION} are possible; ask for less."

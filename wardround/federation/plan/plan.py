@@ -15,9 +15,9 @@ from typing import Annotated, Generic, TypeVar
 
 from wardround.federation import canonical
 from wardround.federation.errors import InvariantBroken, PlanRefused
-from wardround.federation.forms.parts import Part, Shape
+from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.federation.limits import Many, Member, Names, Needed, Nonce, StudyHash, Whole
-from wardround.federation.models.step_layout import LENGTH, StepForm, step_form, width_of
+from wardround.federation.models.step_layout import LENGTH, StepLayout, step_form, width_of
 from wardround.federation.models.training import Scale, StageKind, Step, Training
 from wardround.federation.plan.layout import layout
 from wardround.federation.plan.typed import type_query
@@ -29,7 +29,7 @@ from wardround.privacy.budget.facts import AnyFact, AnyMechanism
 from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact
 from wardround.privacy.mechanisms.partition_selection import LARGEST_THRESHOLD, SelectionFact
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing, exact_epsilon
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 SLACK_OF_ONE_SUM = 2**8
 """The arithmetic of composing sampled sums takes about so much of the slack for each of them."""
@@ -86,11 +86,11 @@ class Plan:
         """Whether every participant is there once, in order."""
         return tuple(sorted(set(self.participants))) == self.participants
 
-    def laws(self) -> tuple[NoiseLaw, ...]:
+    def laws(self) -> tuple[NoiseDistribution, ...]:
         """The noise of each part."""
         if not isinstance(self.mechanism, Mechanism):
             raise InvariantBroken(private="a choice adds no noise")
-        return tuple(NoiseLaw(self.mechanism, scale) for scale in self.scales)
+        return tuple(NoiseDistribution(self.mechanism, scale) for scale in self.scales)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ class Charge:
         )
 
 
-_Form = TypeVar("_Form", bound=Shape | StepForm)
-_Form_co = TypeVar("_Form_co", bound=Shape | StepForm, covariant=True)
+_Form = TypeVar("_Form", bound=AnswerLayout | StepLayout)
+_Form_co = TypeVar("_Form_co", bound=AnswerLayout | StepLayout, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +152,12 @@ class Planned(Generic[_Form_co]):
     charge: Charge
 
 
-def form_of(plan: Plan, study: Study) -> Shape | StepForm:
+def form_of(plan: Plan, study: Study) -> AnswerLayout | StepLayout:
     """The form of this plan's answer, of a question or of a step; `PlanRefused` when it does not fit the study."""
     return _step_form_of(plan, study) if isinstance(plan.query, Step) else shape_of(plan, study)
 
 
-def _step_form_of(plan: Plan, study: Study) -> StepForm:
+def _step_form_of(plan: Plan, study: Study) -> StepLayout:
     _require_study(plan, study)
     step = plan.query
     if not isinstance(step, Step):
@@ -174,7 +174,7 @@ def _require_study(plan: Plan, study: Study) -> None:
         raise PlanRefused("the plan names a study that this site did not sign.")
 
 
-def shape_of(plan: Plan, study: Study) -> Shape:
+def shape_of(plan: Plan, study: Study) -> AnswerLayout:
     """The form of a question's answer; `PlanRefused` when the plan does not fit the study."""
     _require_study(plan, study)
     if isinstance(plan.query, Step):
@@ -203,13 +203,15 @@ def planned(plan: Plan, form: _Form, study: Study) -> Planned[_Form]:
     return Planned(plan, form, _charge(plan, form, study))
 
 
-def _charge(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:
+def _charge(plan: Plan, form: AnswerLayout | StepLayout, study: Study) -> Charge:
     try:
-        charge = _block_charge(plan, form) if isinstance(form, StepForm) else Charge(plan.plan_id, facts_of(plan, form))
+        charge = (
+            _block_charge(plan, form) if isinstance(form, StepLayout) else Charge(plan.plan_id, facts_of(plan, form))
+        )
         cost = charge.cost
     except ValueError as error:
         raise PlanRefused(f"the plan's noise is outside what can be accounted: {error}") from None
-    if isinstance(form, StepForm) and cost.slack > training_slack(form.step.training, cost, study):
+    if isinstance(form, StepLayout) and cost.slack > training_slack(form.step.training, cost, study):
         raise PlanRefused(
             "the training takes far more of δ than its share of ε; nothing else could be asked afterwards."
         )
@@ -220,7 +222,7 @@ def _charge(plan: Plan, form: Shape | StepForm, study: Study) -> Charge:
     return charge
 
 
-def selection(law: NoiseLaw, part: Part, threshold: int) -> SelectionFact:
+def selection(law: NoiseDistribution, part: Part, threshold: int) -> SelectionFact:
     """The fact of a selection of keys with this noise."""
     return SelectionFact(law, threshold, max_keys=part.max_groups, steps=part.increment)
 
@@ -252,7 +254,7 @@ def training_slack(training: Training, cost: Cost, study: Study) -> int:
 def choice(plan: Plan, part: Part) -> ChoiceFact:
     """The fact of a choice: one unit moves every candidate's count by at most 1, all the same way, so ε is 1/scale."""
     # A scale of the wire, as it would be that of Laplace noise.
-    scale = NoiseLaw(Mechanism.DISCRETE_LAPLACE, plan.scales[0]).scale
+    scale = NoiseDistribution(Mechanism.DISCRETE_LAPLACE, plan.scales[0]).scale
     return ChoiceFact(Choosing.PERMUTE_AND_FLIP, exact_epsilon(1 / scale), part.dimension)
 
 
@@ -261,7 +263,7 @@ def folds_of(training: Training, inputs: int) -> tuple[tuple[StageFact, ...], tu
     folds: dict[bool, list[StageFact]] = {False: [], True: []}
     for stage in training.stages:
         fact = StageFact(
-            law=NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, stage.scale),
+            law=NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, stage.scale),
             l2_sensitivity_squared=LENGTH**2,
             dimension=width_of(stage.kind, training.model, inputs),
             count=stage.rounds * stage.steps,
@@ -271,7 +273,7 @@ def folds_of(training: Training, inputs: int) -> tuple[tuple[StageFact, ...], tu
     return tuple(folds[False]), tuple(folds[True])
 
 
-def _block_charge(plan: Plan, form: StepForm) -> Charge:
+def _block_charge(plan: Plan, form: StepLayout) -> Charge:
     """The whole training, whichever of its rounds is asked first."""
     training, block, place = form.step.training, plan.block, form.step.place
     learnt, tried = folds_of(training, len(form.inputs))
@@ -279,7 +281,7 @@ def _block_charge(plan: Plan, form: StepForm) -> Charge:
     return Charge(plan.plan_id, (whole,), block, place, form.dimension)
 
 
-def facts_of(plan: Plan, form: Shape) -> tuple[AnyFact, ...]:
+def facts_of(plan: Plan, form: AnswerLayout) -> tuple[AnyFact, ...]:
     """What a question's plan does to each of its parts: of a choice or a selection of keys, one fact."""
     if plan.mechanism is Choosing.PERMUTE_AND_FLIP:
         return (choice(plan, form.parts[0]),)

@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StudyFinding:
     """One thing to know about one place of the study, in one sentence."""
 
     place: str
@@ -45,48 +45,48 @@ class Finding:
     sentence: str
 
 
-def findings(study: Study) -> tuple[Finding, ...]:
+def findings(study: Study) -> tuple[StudyFinding, ...]:
     """Everything to know about the study before it is signed, in the order of its text."""
     return (*_of_the_whole(study), *(found for table in study.tables for found in _of_table(table, study)))
 
 
-def _of_the_whole(study: Study) -> Iterator[Finding]:
+def _of_the_whole(study: Study) -> Iterator[StudyFinding]:
     if study.unit is Unit.EVENT:
         text = "one row is protected, not one patient: whoever has m rows is protected m times less."
-        yield Finding("unit", Kind.EVENT_UNIT, text)
+        yield StudyFinding("unit", Kind.EVENT_UNIT, text)
     if study.overlap is None:
         text = (
             "every patient counts as being at every site, so the noise of each site grows like the root of their "
             "number; declare overlap if fewer sites can know the same patient."
         )
-        yield Finding("overlap", Kind.UNKNOWN_OVERLAP, text)
+        yield StudyFinding("overlap", Kind.UNKNOWN_OVERLAP, text)
     if study.cap.delta == 0.0:
         text = (
             "δ = 0 leaves Laplace noise only: questions add up in ε itself, and a patient in k groups costs k times "
             "as much, not √k."
         )
-        yield Finding("budget.delta", Kind.NO_DELTA, text)
+        yield StudyFinding("budget.delta", Kind.NO_DELTA, text)
 
 
-def _of_table(table: Table, study: Study) -> Iterator[Finding]:
+def _of_table(table: Table, study: Study) -> Iterator[StudyFinding]:
     rows = table.max_rows_per_unit
     if study.unit is Unit.PATIENT and rows >= MANY_ROWS:
         text = (
             f"a sum and a count of events carry {rows} times the noise of one row; a smaller number loses rows of "
             "the few patients who have more, and no more than that."
         )
-        yield Finding(f"{table.name}.max_rows_per_unit", Kind.MANY_ROWS, text)
+        yield StudyFinding(f"{table.name}.max_rows_per_unit", Kind.MANY_ROWS, text)
     if study.unit is Unit.PATIENT and table.max_groups_per_unit < rows:
         text = (
             f"of a patient in more than {table.max_groups_per_unit} groups of a GROUP BY the others are left out, "
             f"though {rows} rows count; that is less noise and some loss."
         )
-        yield Finding(f"{table.name}.max_groups_per_unit", Kind.FEW_GROUPS, text)
+        yield StudyFinding(f"{table.name}.max_groups_per_unit", Kind.FEW_GROUPS, text)
     for column in table.columns:
         yield from _of_column(column, table, study)
 
 
-def _of_column(column: Column, table: Table, study: Study) -> Iterator[Finding]:
+def _of_column(column: Column, table: Table, study: Study) -> Iterator[StudyFinding]:
     place = f"{table.name}.{column.name}"
     match column.type:
         case ColumnType.INTEGER | ColumnType.NUMBER if column.numeric_bounds is None:
@@ -94,7 +94,7 @@ def _of_column(column: Column, table: Table, study: Study) -> Iterator[Finding]:
                 "no lower and upper: it can choose a cohort, but there is no sum, mean, histogram or quantile of it; "
                 "take bounds from medicine, never from the tables."
             )
-            yield Finding(place, Kind.NO_BOUNDS, text)
+            yield StudyFinding(place, Kind.NO_BOUNDS, text)
         case ColumnType.INTEGER | ColumnType.NUMBER:
             yield from _of_step(column, place, rows=table.max_rows_per_unit)
         case ColumnType.CATEGORY if column.open:
@@ -103,14 +103,14 @@ def _of_column(column: Column, table: Table, study: Study) -> Iterator[Finding]:
                 "charge of its own, takes some of δ, and shows no value that only a few patients have. List values "
                 "where there is a code list."
             )
-            yield Finding(place, Kind.OPEN_CATEGORY, text)
+            yield StudyFinding(place, Kind.OPEN_CATEGORY, text)
         case ColumnType.DATE:
             yield from _of_days(column, place, table, study)
         case _:
             pass
 
 
-def _of_step(column: Column, place: str, *, rows: int) -> Iterator[Finding]:
+def _of_step(column: Column, place: str, *, rows: int) -> Iterator[StudyFinding]:
     lower, upper = column.numeric_bounds or (0, 0)
     if column.step is None:
         quantiser = level_quantiser(column, rows=rows)
@@ -119,13 +119,13 @@ def _of_step(column: Column, place: str, *, rows: int) -> Iterator[Finding]:
             f"noise, and quantiles are told in steps of {float((upper - lower) / PLAIN_LEAVES):.3g}; add the precision "
             "that matters."
         )
-        yield Finding(place, Kind.NO_STEP, text)
+        yield StudyFinding(place, Kind.NO_STEP, text)
     elif ((upper - lower) / column.step).denominator != 1:
         text = (
             f"the bounds are not a whole number of steps of {float(column.step):g} apart, so means are rounded and "
             f"quantiles are told in steps of {float((upper - lower) / PLAIN_LEAVES):.3g}; move a bound."
         )
-        yield Finding(place, Kind.UNEVEN_STEP, text)
+        yield StudyFinding(place, Kind.UNEVEN_STEP, text)
     else:
         quantiser, coding, _ = tree_coding(column, rows=rows)
         told = coding.width / quantiser.per_unit
@@ -134,20 +134,20 @@ def _of_step(column: Column, place: str, *, rows: int) -> Iterator[Finding]:
                 f"a step of {float(column.step):g} is finer than quantiles can be: they are told in steps of "
                 f"{float(told):.3g}; sums and means keep the finer one."
             )
-            yield Finding(place, Kind.FINE_STEP, text)
+            yield StudyFinding(place, Kind.FINE_STEP, text)
 
 
-def _of_days(column: Column, place: str, table: Table, study: Study) -> Iterator[Finding]:
+def _of_days(column: Column, place: str, table: Table, study: Study) -> Iterator[StudyFinding]:
     months = month_range(column)[1]
     if months == 0:
         text = "no first and last day (lower, upper): it can choose a cohort, but there is no series by month."
-        yield Finding(place, Kind.NO_DAYS, text)
+        yield StudyFinding(place, Kind.NO_DAYS, text)
     elif months > MAX_MONTHS:
         text = f"its days span {months} months; a series by month has at most {MAX_MONTHS}."
-        yield Finding(place, Kind.MANY_MONTHS, text)
+        yield StudyFinding(place, Kind.MANY_MONTHS, text)
     elif study.unit is Unit.PATIENT and table.max_windows_per_unit is None and table.max_groups_per_unit < months:
         text = (
             f"a patient counts in at most {table.max_groups_per_unit} of its {months} months; max_windows_per_unit "
             "would say how many windows of a series, apart from other groups."
         )
-        yield Finding(place, Kind.NO_WINDOWS, text)
+        yield StudyFinding(place, Kind.NO_WINDOWS, text)

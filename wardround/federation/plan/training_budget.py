@@ -21,7 +21,7 @@ from wardround.privacy.accounting.gaussian_dp import LARGEST_EPSILON
 from wardround.privacy.budget.calibration import SLACK_SHARE, gaussian_scale, mu_squared_units
 from wardround.privacy.budget.filter import LEAST_DELTA
 from wardround.privacy.budget.training_charge import BlockFact, StageFact, fold_cost
-from wardround.privacy.noise.distribution import LARGEST_SCALE, SCALE_UNIT, Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import LARGEST_SCALE, SCALE_UNIT, Mechanism, NoiseDistribution
 
 # Scales of sampled sums are sought among numbers of so many leading bits, so that the last places of a machine's
 # arithmetic do not choose them: the same request is the same training, and 1 part in 2048 is not worth another.
@@ -139,7 +139,7 @@ def _sampled_scale(sampled: Sequence[StagePlan], limit: int, slack: int) -> Frac
 
     def excess(place: int) -> float:
         """How far the price is above the limit, in logarithms; not above 0 where it fits."""
-        law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, Fraction(_at(place), SCALE_UNIT))
+        law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, Fraction(_at(place), SCALE_UNIT))
         # The width of a sum does not change its squared mu.
         try:
             cost = fold_cost(tuple(StageFact(law, LENGTH**2, 1, one.count, one.rate) for one in sampled), slack)

@@ -179,7 +179,7 @@ class ExpectedError:
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
+class Shortfall:
     """Why a question would be refused now: the ε that it asks for, and the one that remains for it."""
 
     asked: Annotated[float, Finite("what is asked", lower=0.0)]
@@ -200,7 +200,7 @@ class Preview:
     sites: Annotated[tuple[str, ...], Names("the participants")]
     expected: Annotated[tuple[ExpectedError, ...], Many("a preview has too many parts.", MAX_AGGREGATES)]
     privacy: Annotated[PrivacyStatement, Needed("a preview does not say what it would cost.")]
-    excess: Excess | None = None
+    excess: Shortfall | None = None
     block: Annotated[str, Form("a training's block is not a hash.", re.compile(r"(?:[0-9a-f]{64})?"))] = ""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers, the_first
 from wardround.federation.forms.reaching import farthest
-from wardround.federation.forms.totals import NORMAL, Floats, Found, Total, Unknown, estimate
+from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Total, Unknown, estimate
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import MAX_COLUMNS, Statistic
@@ -32,13 +32,13 @@ def estimates(total: Total) -> Iterator[Estimate]:
         fewest = max(total.noise.wide * float(products.noise[0, 0]), _FEWEST)
         for i, j in itertools.combinations(range(len(names)), 2):
             if products.number <= fewest:
-                found: Found | Unknown = Unknown(NoEstimate.TOO_FEW, (-1.0, 1.0))
+                found: Estimated | Unknown = Unknown(NoEstimate.TOO_FEW, (-1.0, 1.0))
             elif not math.isfinite(errors[i, j]):
                 found = Unknown(NoEstimate.NO_SPREAD, (-1.0, 1.0))
             else:
                 reached = _reached(products, i, j, total.noise.shown(float(clear[i]), float(clear[j])))
                 error, ends = _with_sampling(float(raw[i, j]), errors[i, j], products.number, reached)
-                found = Found(float(shown[i, j]), error, ends)
+                found = Estimated(float(shown[i, j]), error, ends)
             yield estimate(aggregate, group, found, place=total.place, term=names[j], sampling=True, column=names[i])
 
 

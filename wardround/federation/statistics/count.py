@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.definition import Definition, Function, as_counted
 from wardround.federation.forms.parts import Frame, Part, Records, Sums
-from wardround.federation.forms.totals import Found, Total, estimate
+from wardround.federation.forms.totals import Estimated, Total, estimate
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.query import Aggregate, Statistic
 from wardround.federation.study.study import Table, Unit
@@ -56,7 +56,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
     for group, (number,) in total.groups:
         # Python's division of integers is correctly rounded, so a noiseless total is exact.
         value = number * grid.numerator / grid.denominator
-        found = Found(value, error, (value - reach, value + reach))
+        found = Estimated(value, error, (value - reach, value + reach))
         yield estimate(total.part.aggregates[0], group, found, place=total.place)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from wardround.federation.forms.definition import Definition, Function, as_counted, need_public_values
 from wardround.federation.forms.parts import Frame, Part, Records, Sums
-from wardround.federation.forms.totals import NORMAL, Floats, Found, Noise, Total, estimate
+from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Total, TotalNoise, estimate
 from wardround.federation.question.answer import NOISE_AWARE, Estimate
 from wardround.federation.question.query import Aggregate, Grouping, Statistic
 from wardround.federation.statistics.count import units
@@ -53,18 +53,18 @@ def estimates(total: Total) -> Iterator[Estimate]:
     free = freedom(table, deviation)
     # A number of the released table itself, to compare with others of its kind: no estimate of Pearson's χ².
     term = "statistic" if deviation == 0.0 else NOISE_AWARE
-    yield estimate(aggregate, (), Found(value, 0.0, (value, value)), place=place, term=term)
-    freely = Found(float(free), 0.0, (float(free), float(free)))
+    yield estimate(aggregate, (), Estimated(value, 0.0, (value, value)), place=place, term=term)
+    freely = Estimated(float(free), 0.0, (float(free), float(free)))
     yield estimate(aggregate, (), freely, place=place, term="degrees_of_freedom")
     chance, doubt = p_value(table, noise, value, free, seed=int(total.key[:16] or "0", 16))
     ends = (max(chance - NORMAL * doubt, 0.0), min(chance + NORMAL * doubt, 1.0))
-    yield estimate(aggregate, (), Found(chance, doubt, ends), place=place, term="p_value", sampling=True)
+    yield estimate(aggregate, (), Estimated(chance, doubt, ends), place=place, term="p_value", sampling=True)
     counted = units(total.form.table, total.form.unit)
     reach = total.noise.critical * deviation
     for cell, count in zip(itertools.product(*domains), table.ravel().tolist(), strict=True):
         group = tuple(zip(aggregate.columns, cell, strict=True))
         # A cell's count is no aggregate of the question.
-        yield estimate(counted, group, Found(count, deviation, (count - reach, count + reach)), place=None)
+        yield estimate(counted, group, Estimated(count, deviation, (count - reach, count + reach)), place=None)
 
 
 def independence(table: Floats, deviation: float) -> float:
@@ -86,7 +86,7 @@ def freedom(table: Floats, deviation: float) -> int:
     return max(rows - 1, 0) * max(columns - 1, 0)
 
 
-def p_value(table: Floats, noise: Noise, value: float, free: int, *, seed: int) -> tuple[float, float]:
+def p_value(table: Floats, noise: TotalNoise, value: float, free: int, *, seed: int) -> tuple[float, float]:
     """How often independent columns would look at least so dependent, and the error of the simulation.
 
     Independent tables have the margins of this one, as far as the noise shows them, and noise of their own. Without
@@ -121,7 +121,7 @@ def chi_square_tail(value: float, free: int) -> float:
     return min(tail, 1.0)
 
 
-def _noise_like(noise: Noise, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+def _noise_like(noise: TotalNoise, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     """Noise of the same law, to compare with; it protects nobody."""
     if noise.laplaces == 0:
         return generator.normal(0.0, noise.deviation, shape)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from wardround.federation.forms.definition import Definition, Drawing, Function, Number, as_counted, need_ordered
 from wardround.federation.forms.grids import histogram_coding
 from wardround.federation.forms.parts import Frame, Part
-from wardround.federation.forms.totals import Found, Total, estimate, number_text
+from wardround.federation.forms.totals import Estimated, Total, estimate, number_text
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.query import Aggregate, Statistic
 
@@ -33,7 +33,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
     for group, numbers in total.groups:
         for name, number in zip(names, numbers, strict=True):
             value = number * grid.numerator / grid.denominator
-            found = Found(value, error, (value - reach, value + reach))
+            found = Estimated(value, error, (value - reach, value + reach))
             yield estimate(aggregate, group, found, place=total.place, term=name)
 
 

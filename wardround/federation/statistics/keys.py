@@ -14,7 +14,7 @@ from statistics import NormalDist
 from wardround.federation.errors import InvariantBroken, QueryMistaken
 from wardround.federation.forms.definition import Definition, Function, Received, as_counted
 from wardround.federation.forms.parts import Frame, Part, Records, Sums
-from wardround.federation.forms.totals import Found, estimate, noise_of
+from wardround.federation.forms.totals import Estimated, estimate, noise_of
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.query import Aggregate, Statistic
 from wardround.federation.statistics.count import estimates
@@ -69,7 +69,7 @@ def shown_keys(received: Received) -> Iterator[Estimate]:
             moved = passing_shift(counts[key], fact.threshold, deviation=one, critical=noise.critical)
             lower = min(lower, value - sites * moved * float(part.grid))
         least = max(lower, float(sites))
-        found = Found(value, error, (least, max(value + reach, least)))
+        found = Estimated(value, error, (least, max(value + reach, least)))
         yield estimate(aggregate, ((aggregate.column or "", key),), found, place=0)
 
 

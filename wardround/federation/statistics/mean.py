@@ -16,7 +16,7 @@ import numpy as np
 from wardround.federation.forms.definition import Definition, Function, need_numbers
 from wardround.federation.forms.grids import level_quantiser
 from wardround.federation.forms.parts import Frame, Part, Records, Sums, Tally
-from wardround.federation.forms.totals import Found, Noise, Total, Unknown, estimate
+from wardround.federation.forms.totals import Estimated, Total, TotalNoise, Unknown, estimate
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import Aggregate, Statistic
@@ -56,7 +56,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
         yield estimate(total.part.aggregates[0], group, found, place=total.place)
 
 
-def two_sided(above: int, below: int, lower: Fraction, upper: Fraction, noise: Noise) -> Found | Unknown:
+def two_sided(above: int, below: int, lower: Fraction, upper: Fraction, noise: TotalNoise) -> Estimated | Unknown:
     """Value, error and interval of L + w·A/(A + B): A adds each record's distance from L, B its distance from U."""
     width = upper - lower
     low, high = float(lower), float(upper)
@@ -69,12 +69,12 @@ def two_sided(above: int, below: int, lower: Fraction, upper: Fraction, noise: N
         lower.denominator * width.denominator * records
     )
     if noise.deviation == 0.0:
-        return Found(value, 0.0, (value, value))
+        return Estimated(value, 0.0, (value, value))
     share = inside / records
     error = float(width) * noise.deviation * math.hypot(share, 1.0 - share) / records
     ends = mean_interval(float(above), float(below), sd=noise.deviation, critical=noise.wide)
     # Nothing that stays inside the bounds spreads more than half of them, whatever the formula says.
-    return Found(value, min(error, (high - low) / 2), (low + float(width) * ends[0], low + float(width) * ends[1]))
+    return Estimated(value, min(error, (high - low) / 2), (low + float(width) * ends[0], low + float(width) * ends[1]))
 
 
 def typical(part: Part, number: float) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.definition import Definition, Function, Received, as_counted, need_public_values
 from wardround.federation.forms.parts import Frame, Part, Records, Sums
-from wardround.federation.forms.totals import CONFIDENCE, Found, Total, estimate
+from wardround.federation.forms.totals import CONFIDENCE, Estimated, Total, estimate
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.query import Aggregate, Grouping, Statistic
 from wardround.federation.study.study import Unit
@@ -60,14 +60,14 @@ def estimates(total: Total) -> Iterator[Estimate]:
     wide = total.noise.wide
     order = sorted(range(len(keys)), key=lambda place: (-counts[place], place))
     best, reach = counts[order[0]], critical * deviation
-    most = Found(best, deviation, (best - reach, best + reach))
+    most = Estimated(best, deviation, (best - reach, best + reach))
     yield estimate(aggregate, (), most, place=0, term=key_text(keys[order[0]]))
     gap = best - counts[order[1]] if len(order) > 1 else 0.0
     apart = math.sqrt(2.0) * deviation if len(order) > 1 else 0.0
-    yield estimate(aggregate, (), Found(gap, apart, (gap - wide * apart, gap + wide * apart)), place=0, term="gap")
+    yield estimate(aggregate, (), Estimated(gap, apart, (gap - wide * apart, gap + wide * apart)), place=0, term="gap")
     others = max(len(order) - 1, 1)
     regret = max(total.noise.passed(draws=2, chance=(1.0 - CONFIDENCE) / others) * apart - gap, 0.0)
-    yield estimate(aggregate, (), Found(regret, 0.0, (0.0, regret)), place=0, term="regret")
+    yield estimate(aggregate, (), Estimated(regret, 0.0, (0.0, regret)), place=0, term="regret")
 
 
 def votes(received: Received) -> Iterator[Estimate]:
@@ -83,8 +83,8 @@ def votes(received: Received) -> Iterator[Estimate]:
     counts = [sum(int(release.values[place]) for release in releases) for place in range(len(keys))]
     order = sorted(range(len(keys)), key=lambda place: (-counts[place], place))
     best, lead = float(counts[order[0]]), float(counts[order[0]] - (counts[order[1]] if len(order) > 1 else 0))
-    yield estimate(aggregate, (), Found(best, 0.0, (best, best)), place=0, term=key_text(keys[order[0]]))
-    yield estimate(aggregate, (), Found(lead, 0.0, (lead, lead)), place=0, term="gap")
+    yield estimate(aggregate, (), Estimated(best, 0.0, (best, best)), place=0, term=key_text(keys[order[0]]))
+    yield estimate(aggregate, (), Estimated(lead, 0.0, (lead, lead)), place=0, term="gap")
     others = [release.site for release in releases if not release.values[order[0]]]
     if others and form.unit is Unit.EVENT:
         return
@@ -97,7 +97,7 @@ def votes(received: Received) -> Iterator[Estimate]:
         # Counts are whole: what falls short by less than 1 does not fall short.
         regret = counts[order[0]] * float(math.floor(short))
     regret += float(sum(received.patients[site] for site in others))
-    yield estimate(aggregate, (), Found(regret, 0.0, (0.0, regret)), place=0, term="regret")
+    yield estimate(aggregate, (), Estimated(regret, 0.0, (0.0, regret)), place=0, term="regret")
 
 
 def expected_regret(fact: AnyFact, part: Part, sites: int) -> float:

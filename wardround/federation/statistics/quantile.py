@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from wardround.federation.errors import InvariantBroken, QueryMistaken
 from wardround.federation.forms.definition import EVEN, Definition, Function, Number, need_ordered
 from wardround.federation.forms.grids import Coding, Tree, tree_coding
-from wardround.federation.forms.parts import Frame, Part, Shape, Tally
-from wardround.federation.forms.totals import Floats, Found, Total, Unknown, estimate, number_text
+from wardround.federation.forms.parts import AnswerLayout, Frame, Part, Tally
+from wardround.federation.forms.totals import Estimated, Floats, Total, Unknown, estimate, number_text
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import Aggregate, Statistic
@@ -91,7 +91,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
         reach = noise.wide * error[: coding.codes]
         for group, line, count in zip(total.labels, excess, number, strict=True):
             if count <= 0.0 or count <= fewest:
-                found: Found | Unknown = Unknown(NoEstimate.TOO_FEW, scale.bounds)
+                found: Estimated | Unknown = Unknown(NoEstimate.TOO_FEW, scale.bounds)
             else:
                 found = scale.found(line, reach, float(count), float(level), noise.wide)
             yield estimate(aggregate, group, found, place=place, term=number_text(level))
@@ -160,7 +160,7 @@ class Scale:
     sure: bool
 
     @classmethod
-    def of(cls, part: Part, form: Shape) -> Scale:
+    def of(cls, part: Part, form: AnswerLayout) -> Scale:
         """The leaves of a part; a single row on a step is on an edge, a mean of several may lie between."""
         coding, _ = coded(part)
         quantiser = part.quantisers[0]
@@ -179,7 +179,7 @@ class Scale:
         """The public bounds: where every quantile is."""
         return float(self.edges[0]), float(self.edges[-1])
 
-    def found(self, excess: Floats, reach: Floats, number: float, level: float, critical: float) -> Found:
+    def found(self, excess: Floats, reach: Floats, number: float, level: float, critical: float) -> Estimated:
         """Value, error and interval of the place where `excess`, F(k) − level·N, leaves 0 behind.
 
         Counts rise, so the line is brought to rise first, which moves it no farther from the truth than the farthest
@@ -192,7 +192,7 @@ class Scale:
         value = float(self.edges[place]) if self.on_edge else self._crossing(rising, start)
         if not reach.any():
             leaf = (value, value) if self.sure else (float(self.edges[place]), float(self.edges[place + 1]))
-            return Found(value, 0.0, leaf)
+            return Estimated(value, 0.0, leaf)
         highest, lowest = rising + reach, rising - reach
         first = _first(highest >= 0.0)
         last = _last(np.concatenate(([True], lowest[:-1] < 0.0)))
@@ -202,7 +202,7 @@ class Scale:
         grain = (high - low) / (len(self.edges) - 1) / (2.0 if self.on_edge else math.sqrt(12.0))
         error = math.hypot(max(upper - lower, 0.0) / (2.0 * critical), grain)
         top = self.edges[last] if self.sure else self.edges[last + 1]
-        return Found(value, min(error, (high - low) / 2), (float(self.edges[first]), float(top)))
+        return Estimated(value, min(error, (high - low) / 2), (float(self.edges[first]), float(top)))
 
     def _crossing(self, rising: Floats, start: float) -> float:
         """Where a line, `start` at the first edge and then one number for each further edge, first reaches 0."""

@@ -14,7 +14,7 @@ import numpy as np
 from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers, the_first
 from wardround.federation.forms.grids import Quantiser
 from wardround.federation.forms.reaching import Sloped, farthest
-from wardround.federation.forms.totals import NORMAL, Floats, Found, Total, Unknown, estimate
+from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Total, Unknown, estimate
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import MAX_COLUMNS, Statistic
@@ -55,7 +55,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
     for group, numbers in total.groups:
         products = Products.of(total.part, numbers, total.noise.deviation)
         fit = fitted(products, total.noise.wide)
-        found: list[Found | Unknown]
+        found: list[Estimated | Unknown]
         if isinstance(fit, NoEstimate):
             widest = [float(scale.widest[place]) for place in order]
             found = [Unknown(fit, (-most, most)) for most in widest]
@@ -145,7 +145,7 @@ class _Judged:
     critical: float
     surer: float
 
-    def coefficient(self, scale: _Scale, place: int) -> Found | Unknown:
+    def coefficient(self, scale: _Scale, place: int) -> Estimated | Unknown:
         """One coefficient in its columns' own units."""
         row, most = scale.back[place], float(scale.widest[place])
         value = min(max(float(scale.shift[place] + row @ self.fit.coefficients), -most), most)
@@ -166,7 +166,7 @@ class _Judged:
 
         return self._found(sloped, (value, min(error, most), sampled), (-most, most), critical=self.surer)
 
-    def explained(self) -> Found | Unknown:
+    def explained(self) -> Estimated | Unknown:
         """The share of the outcome's variance that is explained."""
         if self.fit.explained is None:
             return Unknown(NoEstimate.NO_SPREAD, (0.0, 1.0))
@@ -175,9 +175,9 @@ class _Judged:
         found = self._found(_explained, (value, min(error, 0.5), sampled), (0.0, 1.0), critical=self.critical)
         if isinstance(found, Unknown) or not self.products.noise.any():
             return found
-        return Found(found.value, found.error, (min(found.ends[0], value * self.fit.related), found.ends[1]))
+        return Estimated(found.value, found.error, (min(found.ends[0], value * self.fit.related), found.ends[1]))
 
-    def residual(self) -> Found | Unknown:
+    def residual(self) -> Estimated | Unknown:
         """The variance around the fit."""
         value, error, sampled = self.fit.residual
         return self._found(_residual, (value, min(error, _LARGEST / 2), sampled), (0.0, _LARGEST), critical=self.surer)
@@ -189,7 +189,7 @@ class _Judged:
         bounds: tuple[float, float],
         *,
         critical: float,
-    ) -> Found | Unknown:
+    ) -> Estimated | Unknown:
         """The number with an interval that joins what the noise reaches with what the sample does, on each side."""
         value, error, sampled = found
         at, deviations = _unfolded(self.products.sums), _unfolded(self.products.noise)
@@ -198,7 +198,7 @@ class _Judged:
             return Unknown(NoEstimate.NO_SPREAD if sloped is _explained else NoEstimate.PREDICTORS_ALIKE, bounds)
         below = math.hypot(max(value - low, 0.0), self.critical * sampled)
         above = math.hypot(max(high - value, 0.0), self.critical * sampled)
-        return Found(value, error, (max(value - below, bounds[0]), min(value + above, bounds[1])))
+        return Estimated(value, error, (max(value - below, bounds[0]), min(value + above, bounds[1])))
 
 
 def _explained(entries: Floats) -> tuple[float, Floats] | None:

@@ -17,7 +17,7 @@ import numpy as np
 from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers
 from wardround.federation.forms.grids import MOMENT_LEVELS, level_quantiser
 from wardround.federation.forms.parts import Frame, Part, Records, Sums, Tally
-from wardround.federation.forms.totals import Found, Noise, Total, Unknown, estimate
+from wardround.federation.forms.totals import Estimated, Total, TotalNoise, Unknown, estimate
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import Aggregate, Statistic
@@ -63,25 +63,25 @@ class Moments:
     number: float
     first: float
     second: float
-    noise: Noise
+    noise: TotalNoise
 
     @property
     def swallowed(self) -> bool:
         """Whether there may be nobody at all."""
         return self.number <= 0.0 or self.number <= self.noise.wide * self.noise.deviation
 
-    def mean(self) -> Found | Unknown:
+    def mean(self) -> Estimated | Unknown:
         """The mean of y, within [−1, 1]."""
         if self.swallowed:
             return Unknown(NoEstimate.TOO_FEW, (-1.0, 1.0))
         value = min(max(self.first / self.number, -1.0), 1.0)
         if self.noise.deviation == 0.0:
-            return Found(value, 0.0, (value, value))
+            return Estimated(value, 0.0, (value, value))
         error = self.noise.deviation * math.hypot(1.0, value) / self.number
         ends = ratio_interval(self.first, self.number, sd=self.noise.deviation, critical=self.noise.wide, bound=1.0)
-        return Found(value, min(error, 1.0), ends)
+        return Estimated(value, min(error, 1.0), ends)
 
-    def variance(self) -> Found | Unknown:
+    def variance(self) -> Estimated | Unknown:
         """The variance of y, within [0, 1]."""
         if self.swallowed:
             return Unknown(NoEstimate.TOO_FEW, (0.0, 1.0))
@@ -92,8 +92,8 @@ class Moments:
         # The slopes of M₂ − M₁² in Σ(y² − ½), Σy and n.
         error = sd * math.sqrt(1.0 + 4.0 * mean**2 + (0.5 + mean**2 - plain) ** 2) / n
         if sd == 0.0:
-            return Found(value, 0.0, (value, value))
-        return Found(value, min(error, 0.5), self._ends(mean, plain))
+            return Estimated(value, 0.0, (value, value))
+        return Estimated(value, min(error, 0.5), self._ends(mean, plain))
 
     def _ends(self, mean: float, plain: float) -> tuple[float, float]:
         """Every v for which n(plain − v) is within its own noise, which depends on v: Fieller's set, cut to [0, 1]."""
@@ -127,14 +127,14 @@ def estimates(total: Total) -> Iterator[Estimate]:
                     yield estimate(aggregate, group, root_of(found.variance()).scaled(reach), place=place)
 
 
-def root_of(found: Found | Unknown) -> Found | Unknown:
+def root_of(found: Estimated | Unknown) -> Estimated | Unknown:
     """The root of a number at or above 0; near 0 its error is the root of the error."""
     ends = (math.sqrt(max(found.ends[0], 0.0)), math.sqrt(max(found.ends[1], 0.0)))
     match found:
-        case Found(value, error):
+        case Estimated(value, error):
             root, near = math.sqrt(value), math.sqrt(error)
             slope = error / (2.0 * root) if root > near else near
-            return Found(root, min(slope, near), ends)
+            return Estimated(root, min(slope, near), ends)
         case Unknown(reason):
             return Unknown(reason, ends)
 

@@ -26,7 +26,7 @@ from wardround.federation.forms.definition import (
 )
 from wardround.federation.forms.grids import Quantiser, time_coding
 from wardround.federation.forms.parts import Frame, Part, Records
-from wardround.federation.forms.totals import Floats, Found, Noise, Total, Unknown, estimate, number_text
+from wardround.federation.forms.totals import Estimated, Floats, Total, TotalNoise, Unknown, estimate, number_text
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import Aggregate, Statistic
@@ -56,7 +56,7 @@ def part(aggregates: tuple[Aggregate, ...], frame: Frame) -> Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class SurvivalCurve:
     """The share still without the event after each time, its error and its band.
 
     From `lost` on nobody may be left, and there is only the band: a curve does not rise.
@@ -68,12 +68,12 @@ class Curve:
     upper: Floats
     lost: int
 
-    def at(self, place: int) -> Found | Unknown:
+    def at(self, place: int) -> Estimated | Unknown:
         """The share after one of the times."""
         ends = (float(self.lower[place]), float(self.upper[place]))
         # A curve that has come to nought stays there, whoever is left.
         if place < self.lost or (self.lost and self.share[place] <= 0.0):
-            return Found(float(self.share[place]), float(self.error[place]), ends)
+            return Estimated(float(self.share[place]), float(self.error[place]), ends)
         return Unknown(NoEstimate.NOBODY_LEFT if self.lost else NoEstimate.TOO_FEW, ends)
 
 
@@ -93,7 +93,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
             # A time of its own stands for itself; a longer one began where the one before it ended.
             ends = (times[early] if alone else times[max(early - 1, 0)], times[late])
             error = (ends[1] - ends[0]) / (2.0 * noise.wide)
-            found = Found(times[middle], error, ends)
+            found = Estimated(times[middle], error, ends)
             yield estimate(aggregate, group, found, place=total.place, term=_MEDIAN, sampling=True)
 
 
@@ -103,7 +103,7 @@ def times_of(part: Part) -> list[float]:
     return [float(quantiser.value(min(place * coding.width, quantiser.high))) for place in range(coding.codes)]
 
 
-def curve_of(censored: Floats, events: Floats, noise: Noise) -> Curve:
+def curve_of(censored: Floats, events: Floats, noise: TotalNoise) -> SurvivalCurve:
     """The curve of one group from its counts at each time.
 
     Factors above 1 stay in the product: cutting each of them off would bend the whole curve downwards. Only what is
@@ -132,7 +132,7 @@ def curve_of(censored: Floats, events: Floats, noise: Noise) -> Curve:
     return _shown(share, relative, lost, critical, _known(risk, deviations, lost, noise))
 
 
-def _known(risk: Floats, deviations: Floats, lost: int, noise: Noise) -> Floats:
+def _known(risk: Floats, deviations: Floats, lost: int, noise: TotalNoise) -> Floats:
     """1 − g at each time, g as in Fieller's interval of a ratio: 1 where those at risk are far clear of the noise.
 
     Where they are hardly clear, the curve is shown because noise made them more than they are, and so the curve higher
@@ -145,7 +145,7 @@ def _known(risk: Floats, deviations: Floats, lost: int, noise: Noise) -> Floats:
     return found
 
 
-def _shown(share: Floats, relative: Floats, lost: int, critical: float, known: Floats) -> Curve:
+def _shown(share: Floats, relative: Floats, lost: int, critical: float, known: Floats) -> SurvivalCurve:
     """The curve in order: falling, within [0, 1], and silent from `lost` on."""
     raw = np.minimum(share, 2.0)
     error = np.minimum(raw * relative, 0.5)
@@ -164,7 +164,7 @@ def _shown(share: Floats, relative: Floats, lost: int, critical: float, known: F
         error[first:] = np.maximum((upper[first:] - lower[first:]) / 2.0, error[first:])
         if lost:
             error[lost:] = np.minimum(error[lost:], 0.5)
-    return Curve(falling, error, lower, upper, lost)
+    return SurvivalCurve(falling, error, lower, upper, lost)
 
 
 def _reached(line: Floats) -> int:

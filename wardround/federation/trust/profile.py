@@ -11,7 +11,7 @@ FORM = "wardround profile 1"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Profile:
+class AnalystProfile:
     """Where the coordinator is, how to recognise it, and the certificate and key that say who asks (PEM)."""
 
     name: str
@@ -22,12 +22,12 @@ class Profile:
     key: str
 
 
-def write_profile(profile: Profile, path: Path) -> None:
+def write_profile(profile: AnalystProfile, path: Path) -> None:
     """Write the file, readable by its owner only."""
     write_handed(path, asdict(profile), form=FORM)
 
 
-def read_profile(path: Path) -> Profile:
+def read_profile(path: Path) -> AnalystProfile:
     """The profile in a file, or one clear sentence."""
     otherwise = "not an analyst's profile; ask the consortium for one (wardround coordinator analyst)."
-    return read_handed(path, Profile, form=FORM, broken=("authority", "certificate", "key"), otherwise=otherwise)
+    return read_handed(path, AnalystProfile, form=FORM, broken=("authority", "certificate", "key"), otherwise=otherwise)

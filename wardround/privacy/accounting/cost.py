@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol, Self
 
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 MU_UNIT = 2**40
 PURE_UNIT = 2**40
@@ -57,7 +57,7 @@ class Cost:
 class Fact:
     """One noised vector: the law of its noise, and how far one unit can move it."""
 
-    law: NoiseLaw
+    law: NoiseDistribution
     l1_sensitivity: int
     l2_sensitivity_squared: int
     dimension: int

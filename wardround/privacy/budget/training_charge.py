@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from wardround.privacy.accounting.cost import COORDINATES_PER_SLACK, MU_UNIT, SLACK_UNIT, Cost, gaussian_mu_squared
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 # Outside these the accountant has no events; a rate is raised and noise is lowered to them, which costs more.
 _LEAST_RATE = 1e-9
@@ -25,7 +25,7 @@ _KEPT_BITS = 17
 class StageFact:
     """Some noised sums of the same kind: the law of their noise, their norm, and the chance of being in each."""
 
-    law: NoiseLaw
+    law: NoiseDistribution
     l2_sensitivity_squared: int
     dimension: int
     count: int

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.vectors import IntVector
 
 Statistic: TypeAlias = NDArray[np.float64]
@@ -190,7 +190,9 @@ def _split(samples: Statistic) -> tuple[Statistic, Statistic]:
     return samples[:place], samples[place:]
 
 
-def likelihood_ratio(released: IntVector, law: NoiseLaw, *, with_unit: IntVector, without: IntVector) -> Statistic:
+def likelihood_ratio(
+    released: IntVector, law: NoiseDistribution, *, with_unit: IntVector, without: IntVector
+) -> Statistic:
     """The log-likelihood ratio of each released row between two totals, the best statistic there is."""
     near, far = (released - with_unit).astype(np.float64), (released - without).astype(np.float64)
     scale = float(law.scale)
@@ -201,7 +203,7 @@ def likelihood_ratio(released: IntVector, law: NoiseLaw, *, with_unit: IntVector
             return np.asarray(((far / scale) ** 2 - (near / scale) ** 2).sum(axis=1) / 2.0, np.float64)
 
 
-def variance_score(noise: IntVector, law: NoiseLaw) -> float:
+def variance_score(noise: IntVector, law: NoiseDistribution) -> float:
     """By how many of its standard deviations the mean square of `noise` is off the law's variance."""
     if noise.size < FEWEST_SAMPLES:
         raise ValueError(f"a variance needs at least {FEWEST_SAMPLES} draws, not {noise.size}")
@@ -210,7 +212,7 @@ def variance_score(noise: IntVector, law: NoiseLaw) -> float:
     return (ratio - 1.0) / math.sqrt((kurtosis(law) - 1.0) / noise.size)
 
 
-def kurtosis(law: NoiseLaw) -> float:
+def kurtosis(law: NoiseDistribution) -> float:
     """The fourth moment of a noise law over its squared variance."""
     match law.mechanism:
         case Mechanism.DISCRETE_LAPLACE:

@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 # Tails are computed to about 1e-15; a confidence closer to 1 than this would be rounding error.
 LARGEST_CONFIDENCE = 1.0 - 1e-9
@@ -21,13 +21,13 @@ _SMALL_CHANCE = 1 / 16
 _CONVOLVED_SCALE = 4096
 
 
-def sum_variance(law: NoiseLaw, terms: int) -> float:
+def sum_variance(law: NoiseDistribution, terms: int) -> float:
     """The variance of a sum of `terms` independent draws, in squared grid units."""
     _check_terms(terms)
     return terms * law.variance
 
 
-def critical_value(law: NoiseLaw, *, terms: int, confidence: float) -> float:
+def critical_value(law: NoiseDistribution, *, terms: int, confidence: float) -> float:
     """How many standard deviations hold a sum of `terms` draws with at least `confidence`."""
     _check_terms(terms)
     if not 0.0 < confidence <= LARGEST_CONFIDENCE:
@@ -35,7 +35,7 @@ def critical_value(law: NoiseLaw, *, terms: int, confidence: float) -> float:
     return _critical_value(law, terms, confidence)
 
 
-def passed_with_chance(law: NoiseLaw, chance: float) -> int:
+def passed_with_chance(law: NoiseDistribution, chance: float) -> int:
     """A whole number that one draw passes upwards with at most this chance, below 1/16; downwards with the same.
 
     A Gaussian weight beyond σ is below its own integral over ±1/2, and the weights of all integers add up to at least
@@ -101,7 +101,7 @@ def _fieller_ends(top: float, bottom: float, *, curve: float, reach: float) -> t
 
 
 @lru_cache(maxsize=1024)
-def _critical_value(law: NoiseLaw, terms: int, confidence: float) -> float:
+def _critical_value(law: NoiseDistribution, terms: int, confidence: float) -> float:
     deviation = math.sqrt(sum_variance(law, terms))
     match law.mechanism:
         case Mechanism.DISCRETE_GAUSSIAN:
@@ -119,7 +119,7 @@ def _critical_value(law: NoiseLaw, terms: int, confidence: float) -> float:
             return _ratio_up(reach, deviation)
 
 
-def _convolved_reach(law: NoiseLaw, terms: int, confidence: float) -> int:
+def _convolved_reach(law: NoiseDistribution, terms: int, confidence: float) -> int:
     """The least t such that a sum of discrete Laplace draws is within t often enough.
 
     The sum's law is inverted from its characteristic function, which is known exactly.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wardround.privacy.mechanisms.private_selection import Choosing
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 Outcome = TypeVar("Outcome")
 Law = Mapping[Outcome, Fraction]
@@ -33,7 +33,7 @@ class Pmf:
     probabilities: NDArray[np.float64]
 
 
-def pmf(law: NoiseLaw) -> Pmf:
+def pmf(law: NoiseDistribution) -> Pmf:
     """The probabilities of a noise law, as far out as doubles can tell them from zero."""
     scale = float(law.scale)
     match law.mechanism:
@@ -49,7 +49,7 @@ def _normalised(reach: int, weights: NDArray[np.float64]) -> Pmf:
     return Pmf(-reach, weights / weights.sum())
 
 
-def largest_loss(law: NoiseLaw, shift: int) -> Fraction:
+def largest_loss(law: NoiseDistribution, shift: int) -> Fraction:
     """The largest log-ratio of discrete Laplace noise around two totals `shift` apart, exactly."""
     if law.mechanism is not Mechanism.DISCRETE_LAPLACE:
         raise ValueError("only Laplace noise has a largest loss")
@@ -57,7 +57,7 @@ def largest_loss(law: NoiseLaw, shift: int) -> Fraction:
     return abs(shift) / law.scale
 
 
-def hockey_stick(law: NoiseLaw, shift: int, epsilon: float) -> float:
+def hockey_stick(law: NoiseDistribution, shift: int, epsilon: float) -> float:
     """The least δ at which noise around two totals `shift` apart is (`epsilon`, δ)-indistinguishable.
 
     Σ (p(x) - e^ε p(x - shift))⁺ = Σ p(x)(1 - e^(ε - loss(x)))⁺; both laws are symmetric, so this serves

@@ -6,7 +6,7 @@ The laws are public, so both are computed before a row is read and hold whatever
 
 import math
 
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 _STEPS = 200
 
@@ -25,7 +25,7 @@ def regret_of_choice(*, epsilon: float, candidates: int, chance: float) -> float
     return max(0.0, math.log((candidates - 1) / (2.0 * chance)) / epsilon)
 
 
-def expected_regret_of_noise(law: NoiseLaw, *, terms: int, candidates: int) -> float:
+def expected_regret_of_noise(law: NoiseDistribution, *, terms: int, candidates: int) -> float:
     """The most that the largest of sums with `terms` draws each falls short of the best, in the mean, in grid units."""
     if terms < 1:
         raise ValueError(f"a sum has at least 1 draw, not {terms}")

@@ -9,7 +9,7 @@ covers; so both ends saturate, in the order that makes saturation pure post-proc
 import numpy as np
 
 from wardround.privacy.noise.discrete import LARGEST_NOISE
-from wardround.privacy.noise.distribution import NoiseLaw
+from wardround.privacy.noise.distribution import NoiseDistribution
 from wardround.privacy.noise.sampler import Noise
 from wardround.privacy.noise.vectors import Bounded, IntVector, Noised
 
@@ -17,7 +17,7 @@ LARGEST_TOTAL = 1 << 61
 """Totals and releases stay within ± this many grid steps."""
 
 
-def apply(bounded: Bounded, law: NoiseLaw, noise: Noise) -> Noised:
+def apply(bounded: Bounded, law: NoiseDistribution, noise: Noise) -> Noised:
     """Add one independent draw of `law` to every coordinate; saturate at ±2^61."""
     drawn = noise.draw(law, bounded.total.size)
     if drawn.shape != bounded.total.shape:

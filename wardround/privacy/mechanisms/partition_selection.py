@@ -15,7 +15,7 @@ import numpy as np
 from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT, SLACK_UNIT, Cost, gaussian_mu_squared
 from wardround.privacy.mechanisms.additive import LARGEST_TOTAL
 from wardround.privacy.noise import discrete as exact
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.exponential import exp_enclosure
 from wardround.privacy.noise.keystream import BitSource
 from wardround.privacy.noise.vectors import IntVector
@@ -53,7 +53,7 @@ class SelectionFact:
     Voss, Gipson and Mandayam for one key a unit; Gaussian noise is not cut off and suits many keys a unit.
     """
 
-    law: NoiseLaw
+    law: NoiseDistribution
     threshold: int
     max_keys: int
     steps: int = 1
@@ -125,7 +125,7 @@ def _noise(fact: SelectionFact, size: int, source: BitSource) -> IntVector:
     return drawn
 
 
-def least_threshold(law: NoiseLaw, *, delta: float, max_keys: int, steps: int) -> int:
+def least_threshold(law: NoiseDistribution, *, delta: float, max_keys: int, steps: int) -> int:
     """The least threshold, in steps, at which a selection's δ is at most `delta`."""
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must be a number between 0 and 1, both excluded, not {delta!r}")
@@ -148,13 +148,13 @@ def least_threshold(law: NoiseLaw, *, delta: float, max_keys: int, steps: int) -
 
 def laplace_threshold(*, scale: Fraction, delta: float, max_keys: int) -> int:
     """The least threshold of cut-off Laplace noise at which a selection's δ is at most `delta`."""
-    law = NoiseLaw(Mechanism.DISCRETE_LAPLACE, scale)
+    law = NoiseDistribution(Mechanism.DISCRETE_LAPLACE, scale)
     return least_threshold(law, delta=delta, max_keys=max_keys, steps=1)
 
 
 def gaussian_threshold(*, scale: Fraction, delta: float, max_keys: int, steps: int) -> int:
     """The least threshold of Gaussian noise, in steps, at which a selection's δ is at most `delta`."""
-    law = NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, scale)
+    law = NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, scale)
     return least_threshold(law, delta=delta, max_keys=max_keys, steps=steps)
 
 

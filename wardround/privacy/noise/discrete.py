@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.exponential import Uniform, exp_enclosure, geometric
 from wardround.privacy.noise.keystream import BitSource, WordVector
 from wardround.privacy.noise.vectors import IntVector
@@ -84,7 +84,7 @@ class Proposal:
 
 
 @lru_cache(maxsize=256)
-def proposal_for(law: NoiseLaw) -> Proposal:
+def proposal_for(law: NoiseDistribution) -> Proposal:
     """The proposal whose kept values follow `law` exactly."""
     k, n = law.scale.numerator, law.scale.denominator
     if law.mechanism is Mechanism.DISCRETE_LAPLACE:
@@ -104,7 +104,7 @@ def proposal_for(law: NoiseLaw) -> Proposal:
     )
 
 
-def draw(law: NoiseLaw, size: int, source: BitSource, *, band: float = BAND) -> IntVector:
+def draw(law: NoiseDistribution, size: int, source: BitSource, *, band: float = BAND) -> IntVector:
     """Draw `size` independent values that follow `law` exactly."""
     proposal = proposal_for(law)
     values = np.empty(size, np.int64)

@@ -28,7 +28,7 @@ class Mechanism(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NoiseLaw:
+class NoiseDistribution:
     """Noise on the integers: P(n) ∝ exp(-n²/2σ²) or exp(-|n|/b), where scale is σ or b."""
 
     mechanism: Mechanism

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from wardround.privacy.noise import alias_table as alias
 from wardround.privacy.noise import discrete as exact
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.keystream import KeyStream
 from wardround.privacy.noise.vectors import IntVector
 
@@ -20,7 +20,7 @@ _MOST_COLUMN_BITS = 16
 class Noise(Protocol):
     """A source of independent draws from a noise law."""
 
-    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+    def draw(self, law: NoiseDistribution, size: int) -> IntVector:
         """Draw `size` independent values, in grid units."""
         ...
 
@@ -30,7 +30,7 @@ class SecureNoise:
 
     __slots__ = ()
 
-    def draw(self, law: NoiseLaw, size: int) -> IntVector:
+    def draw(self, law: NoiseDistribution, size: int) -> IntVector:
         """Draw `size` independent values, by table only where that pays and slack is charged."""
         if size < 0:
             raise ValueError("a number of draws cannot be negative")
@@ -40,7 +40,7 @@ class SecureNoise:
         return exact.draw(law, size, stream)
 
 
-def prefers_table(law: NoiseLaw, size: int) -> bool:
+def prefers_table(law: NoiseDistribution, size: int) -> bool:
     """Whether `size` draws are worth a table; decided by public numbers alone.
 
     Never for the Laplace law, whose claim of pure ε leaves no room for a table's slack.

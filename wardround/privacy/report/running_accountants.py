@@ -40,7 +40,7 @@ _QUICK: tuple[tuple[str, Callable[[Schedule, float], float]], ...] = (
 )
 
 
-class StandingLosses:
+class RunningAccountants:
     """Every accountant's epsilon, at one delta, for whichever of some patients it is largest."""
 
     def __init__(self, delta: float) -> None:

@@ -19,9 +19,9 @@ from wardround.privacy.mechanisms.partition_selection import (
     select,
 )
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing, Scores, independent_choices
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.keystream import KeyStream
-from wardround.simulation.audit.findings import Finding, Measure, Method, judged
+from wardround.simulation.audit.findings import AuditFinding, Measure, Method, judged
 from wardround.simulation.audit.question_claims import Setting
 from wardround.simulation.audit.randomised_response import Entries, ResponseFact, respond
 
@@ -37,7 +37,7 @@ LEAST_DELTA = 1e-9
 MOST_KEYS = 120_000
 
 
-def coin_claims(setting: Setting, tell: Callable[[str], None]) -> list[Finding]:
+def coin_claims(setting: Setting, tell: Callable[[str], None]) -> list[AuditFinding]:
     """Every mechanism of coins."""
     audits: dict[str, Callable[[], Bound]] = {
         "exponential mechanism": lambda: choice(Choosing.EXPONENTIAL, setting, monotone=False),
@@ -50,7 +50,7 @@ def coin_claims(setting: Setting, tell: Callable[[str], None]) -> list[Finding]:
         "unknown keys, a lone patient with three": lambda: lone_key(setting, keys=3, paid_keys=3),
         "randomised response": lambda: response(setting),
     }
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     for name, audit in audits.items():
         tell(name)
         measure, claimed, certified = audit()
@@ -99,18 +99,20 @@ def _selection(mechanism: Mechanism) -> SelectionFact:
     match mechanism:
         case Mechanism.DISCRETE_LAPLACE:
             threshold = laplace_threshold(scale=1 / EPSILON, delta=LEAST_DELTA, max_keys=1)
-            return SelectionFact(NoiseLaw(mechanism, 1 / EPSILON), threshold, 1)
+            return SelectionFact(NoiseDistribution(mechanism, 1 / EPSILON), threshold, 1)
         case Mechanism.DISCRETE_GAUSSIAN:  # pragma: no branch
             scale = Fraction(GAUSSIAN_STEPS)
             threshold = gaussian_threshold(scale=scale, delta=LEAST_DELTA, max_keys=1, steps=GAUSSIAN_STEPS)
-            return SelectionFact(NoiseLaw(mechanism, scale), threshold, 1, GAUSSIAN_STEPS)
+            return SelectionFact(NoiseDistribution(mechanism, scale), threshold, 1, GAUSSIAN_STEPS)
 
 
 def lone_key(setting: Setting, *, keys: int, paid_keys: int) -> Bound:
     """A patient alone with its keys: how often any of them is shown, when none may be without it."""
     experiments = min(setting.draws, MOST_KEYS) // keys
     threshold = laplace_threshold(scale=Fraction(paid_keys) / EPSILON, delta=LONE_DELTA, max_keys=paid_keys)
-    fact = SelectionFact(NoiseLaw(Mechanism.DISCRETE_LAPLACE, Fraction(paid_keys) / EPSILON), threshold, paid_keys)
+    fact = SelectionFact(
+        NoiseDistribution(Mechanism.DISCRETE_LAPLACE, Fraction(paid_keys) / EPSILON), threshold, paid_keys
+    )
     counts = {f"{i}.{key}": 1 for i in range(experiments) for key in range(keys)}
     shown = select(KeyCounts(counts, paid_keys), fact, KeyStream())
     seen = len({name.partition(".")[0] for name in shown})

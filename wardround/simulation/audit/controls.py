@@ -11,10 +11,10 @@ from wardround.federation.plan.layout import shape
 from wardround.federation.study.study import Study
 from wardround.privacy.budget.calibration import laplace_scale
 from wardround.privacy.inference.audit_bounds import Statistic, epsilon_bound
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.audit.coin_claims import lone_key
-from wardround.simulation.audit.findings import Finding, Measure, Method, as_control, judged
+from wardround.simulation.audit.findings import AuditFinding, Measure, Method, as_control, judged
 from wardround.simulation.audit.question_claims import (
     EPSILON,
     QUESTIONS,
@@ -33,7 +33,7 @@ _LAPLACE, _GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN
 _FINEST_NEAR_ONE = 2.0**-53
 
 
-def broken_controls(study: Study, worlds: Worlds, setting: Setting, tell: Callable[[str], None]) -> list[Finding]:
+def broken_controls(study: Study, worlds: Worlds, setting: Setting, tell: Callable[[str], None]) -> list[AuditFinding]:
     """Every control, each a mistake that somebody has made."""
     tell("broken controls")
     events = QUESTIONS["count of events"]
@@ -76,30 +76,30 @@ def _as_if(claim: Bounded, loose: Bounded) -> Bounded:
     return Bounded(steps, claim.l1_sensitivity, claim.l2_sensitivity_squared, claim.grid)
 
 
-def _one_for_all_groups(study: Study, worlds: Worlds, setting: Setting) -> Finding:
+def _one_for_all_groups(study: Study, worlds: Worlds, setting: Setting) -> AuditFinding:
     """COUNT(DISTINCT patient) GROUP BY with the noise of a single count."""
     tried = experiment(QUESTIONS["count of patients by group"], study, _LAPLACE, worlds)
     return audited("sensitivity 1 for several groups", tried, setting, law=_single_count())
 
 
-def _one_for_all_levels(study: Study, worlds: Worlds, setting: Setting) -> Finding:
+def _one_for_all_levels(study: Study, worlds: Worlds, setting: Setting) -> AuditFinding:
     """A tree of counts with the noise of its leaves alone."""
     tried = experiment(QUESTIONS["median"], study, _LAPLACE, worlds)
     return audited("sensitivity 1 for all levels of a tree", tried, setting, law=_single_count())
 
 
-def _mean_for_moments(study: Study, worlds: Worlds, setting: Setting) -> Finding:
+def _mean_for_moments(study: Study, worlds: Worlds, setting: Setting) -> AuditFinding:
     """A variance with the noise of its largest number alone, as if the patient moved one of three."""
     tried = experiment(QUESTIONS["variance"], study, _GAUSSIAN, worlds)
     law = scaled(tried.law, Fraction(2, 3))
     return audited("one moment's sensitivity for three", tried, setting, law=law)
 
 
-def _single_count() -> NoiseLaw:
-    return NoiseLaw(_LAPLACE, laplace_scale(epsilon=EPSILON, l1_sensitivity=1, shares=Fraction(1), overlap=1))
+def _single_count() -> NoiseDistribution:
+    return NoiseDistribution(_LAPLACE, laplace_scale(epsilon=EPSILON, l1_sensitivity=1, shares=Fraction(1), overlap=1))
 
 
-def _float_laplace(setting: Setting) -> Finding:
+def _float_laplace(setting: Setting) -> AuditFinding:
     """A count plus `numpy.random.laplace`: the count's own magnitude decides which low bits can be set.
 
     One plus a double of the noise is a whole number of 2^-53 wherever it is below one; the noise alone is not.
@@ -115,7 +115,7 @@ def _float_laplace(setting: Setting) -> Finding:
     )
 
 
-def _leaking_keys(setting: Setting) -> Finding:
+def _leaking_keys(setting: Setting) -> AuditFinding:
     """GROUP BY whatever keys the rows have: the noise is right, and the presence of a key tells all."""
     samples: list[Statistic] = []
     for counts in ({"E11": 30, "Q87": 1}, {"E11": 30}):
@@ -128,7 +128,7 @@ def _leaking_keys(setting: Setting) -> Finding:
     )
 
 
-def _underpaid_keys(setting: Setting) -> Finding:
+def _underpaid_keys(setting: Setting) -> AuditFinding:
     """A threshold for one key a patient, where patients have three."""
     measure, claimed, certified = lone_key(setting, keys=3, paid_keys=1)
     return judged(

@@ -19,7 +19,7 @@ from wardround.privacy.inference.exact_loss import (
 )
 from wardround.privacy.mechanisms.private_selection import Choosing
 from wardround.privacy.noise.distribution import Mechanism
-from wardround.simulation.audit.findings import Finding, Measure, Method, judged
+from wardround.simulation.audit.findings import AuditFinding, Measure, Method, judged
 from wardround.simulation.audit.question_claims import QUESTIONS, experiment
 from wardround.simulation.audit.worlds import Worlds
 
@@ -30,7 +30,7 @@ _GAUSSIAN_EPSILON = 1.0
 _THRESHOLD = 4
 
 
-def exact_claims(study: Study, worlds: Worlds, tell: Callable[[str], None]) -> list[Finding]:
+def exact_claims(study: Study, worlds: Worlds, tell: Callable[[str], None]) -> list[AuditFinding]:
     """Every discrete mechanism, exactly."""
     tell("exact losses")
     return [
@@ -42,14 +42,14 @@ def exact_claims(study: Study, worlds: Worlds, tell: Callable[[str], None]) -> l
     ]
 
 
-def _laplace(study: Study, worlds: Worlds) -> Finding:
+def _laplace(study: Study, worlds: Worlds) -> AuditFinding:
     tried = experiment(QUESTIONS["count of events"], study, Mechanism.DISCRETE_LAPLACE, worlds)
     moves = range(-tried.without.l1_sensitivity, tried.without.l1_sensitivity + 1)
     worst = max(largest_loss(tried.law, move) for move in moves)
     return judged("discrete Laplace", Method.EXACT, Measure.EPSILON, claimed=tried.claimed, certified=float(worst))
 
 
-def _gaussian(study: Study, worlds: Worlds) -> Finding:
+def _gaussian(study: Study, worlds: Worlds) -> AuditFinding:
     tried = experiment(QUESTIONS["count of events"], study, Mechanism.DISCRETE_GAUSSIAN, worlds)
     # Symmetric, so the moves up are all there are.
     moves = range(1, math.isqrt(tried.without.l2_sensitivity_squared) + 1)
@@ -58,7 +58,7 @@ def _gaussian(study: Study, worlds: Worlds) -> Finding:
     return judged("discrete Gaussian at ε = 1", Method.EXACT, Measure.DELTA, claimed=claimed, certified=worst)
 
 
-def _choice(choosing: Choosing) -> Finding:
+def _choice(choosing: Choosing) -> AuditFinding:
     """Three candidates, of which every one may move by one in either direction."""
     laws: dict[tuple[int, ...], dict[int, Fraction]] = {}
 
@@ -75,19 +75,19 @@ def _choice(choosing: Choosing) -> Finding:
     return _pure(choosing.value.replace("_", " "), ratios)
 
 
-def _response() -> Finding:
+def _response() -> AuditFinding:
     laws = [response_law(truth, categories=5, base=_HALF**2) for truth in range(5)]
     return _pure("randomised response", (a[i] / b[i] for a in laws for b in laws for i in range(5)))
 
 
-def _pure(name: str, ratios: Iterable[Fraction]) -> Finding:
+def _pure(name: str, ratios: Iterable[Fraction]) -> AuditFinding:
     worst, most = max(ratios), _HALF**-2
     # Compared as fractions: a logarithm could round a violation away.
     certified = min(math.log(worst), _EPSILON) if worst <= most else math.nextafter(math.log(worst), math.inf)
     return judged(name, Method.EXACT, Measure.EPSILON, claimed=_EPSILON, certified=certified)
 
 
-def _keys() -> Finding:
+def _keys() -> AuditFinding:
     """A key that from none to many hold, and one patient more or less."""
     base = _HALF**2
     laws = [cut_off_law(count, threshold=_THRESHOLD, base=base) for count in range(3 * _THRESHOLD)]

@@ -18,7 +18,7 @@ from wardround.federation.study.study import Study
 from wardround.privacy.inference.audit_bounds import likelihood_ratio
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.privacy.noise.vectors import IntVector
-from wardround.simulation.audit.findings import Finding, Method
+from wardround.simulation.audit.findings import AuditFinding, Method
 from wardround.simulation.audit.question_claims import NOISE, Setting, claimed_by, judged_samples, plan_of
 from wardround.simulation.audit.worlds import MAX_ROWS, PATIENTS, SITE, TABLE, Worlds, audit_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
@@ -30,9 +30,9 @@ LAPLACE_EPSILON, LAPLACE_ASKED = 2.0, 24
 GAUSSIAN_EPSILON, GAUSSIAN_ASKED = 12.0, 12
 
 
-def federated_claims(worlds: Worlds, folder: Path, setting: Setting, tell: Callable[[str], None]) -> list[Finding]:
+def federated_claims(worlds: Worlds, folder: Path, setting: Setting, tell: Callable[[str], None]) -> list[AuditFinding]:
     """One audit of each kind of noise, as an analyst would see it."""
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     for mechanism, epsilon, asked in (
         (Mechanism.DISCRETE_LAPLACE, LAPLACE_EPSILON, LAPLACE_ASKED),
         (Mechanism.DISCRETE_GAUSSIAN, GAUSSIAN_EPSILON, GAUSSIAN_ASKED),

@@ -42,7 +42,7 @@ LEAST_SHARE = {Measure.EPSILON: 0.85, Measure.DELTA: 0.85, Measure.MU: 0.8}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """One line of the audit."""
 
     name: str
@@ -71,7 +71,7 @@ class Finding:
 
 def judged(
     name: str, method: Method, measure: Measure, *, claimed: float, certified: float, least_share: float | None = None
-) -> Finding:
+) -> AuditFinding:
     """A claim against a proved lower bound of the same measure; `least_share` where the usual one is out of reach."""
     if certified > claimed:
         verdict = Verdict.VIOLATED
@@ -79,19 +79,19 @@ def judged(
         verdict = Verdict.INCONCLUSIVE
     else:
         verdict = Verdict.HOLDS
-    return Finding(name, method, measure, claimed, certified, verdict)
+    return AuditFinding(name, method, measure, claimed, certified, verdict)
 
 
-def judged_noise(name: str, *, ratio: float, score: float, limit: float) -> Finding:
+def judged_noise(name: str, *, ratio: float, score: float, limit: float) -> AuditFinding:
     """Noise whose spread is `ratio` of the claimed one, `score` of its own standard deviations off."""
     verdict = Verdict.HOLDS if abs(score) <= limit else Verdict.VIOLATED
-    return Finding(name, Method.VARIANCE, Measure.SCALE, 1.0, ratio, verdict)
+    return AuditFinding(name, Method.VARIANCE, Measure.SCALE, 1.0, ratio, verdict)
 
 
-def as_control(found: Finding) -> Finding:
+def as_control(found: AuditFinding) -> AuditFinding:
     """The same finding about something that was broken on purpose."""
     verdict = Verdict.FLAGGED if found.verdict is Verdict.VIOLATED else Verdict.MISSED
-    return Finding(found.name, found.method, found.measure, found.claimed, found.certified, verdict)
+    return AuditFinding(found.name, found.method, found.measure, found.claimed, found.certified, verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class AuditReport:
 
     confidence: float
     draws: int
-    claims: tuple[Finding, ...]
-    controls: tuple[Finding, ...]
+    claims: tuple[AuditFinding, ...]
+    controls: tuple[AuditFinding, ...]
 
     @property
     def passed(self) -> bool:
@@ -141,7 +141,7 @@ class AuditReport:
 _LETTERS = {Measure.EPSILON: "ε", Measure.MU: "μ", Measure.DELTA: "δ", Measure.SCALE: "σ"}
 
 
-def _row(found: Finding) -> tuple[str, str, str, str, str]:
+def _row(found: AuditFinding) -> tuple[str, str, str, str, str]:
     letter = _LETTERS[found.measure]
     if found.measure is Measure.SCALE:
         claimed, proved = letter, f"{found.certified:.3f} {letter}"

@@ -14,7 +14,7 @@ from wardround.federation.plan.plan import selection, shape_of
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.audit.coin_claims import MOST_KEYS, told_apart
-from wardround.simulation.audit.findings import Finding, Measure, Method, judged
+from wardround.simulation.audit.findings import AuditFinding, Measure, Method, judged
 from wardround.simulation.audit.question_claims import NOISE, Setting, plan_of
 from wardround.simulation.audit.worlds import TABLE, Worlds, audit_study, one_canary
 
@@ -25,10 +25,10 @@ QUESTION = query(TABLE).keys("code").query
 PATIENTS = 600
 
 
-def key_claims(folder: Path, setting: Setting, tell: Callable[[str], None]) -> list[Finding]:
+def key_claims(folder: Path, setting: Setting, tell: Callable[[str], None]) -> list[AuditFinding]:
     """The question under both kinds of noise."""
     study, worlds = audit_study(max_groups=1), one_canary(folder, patients=PATIENTS)
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     for mechanism in (Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN):
         name = f"values of an open category, {NOISE[mechanism]}"
         tell(name)
@@ -36,7 +36,7 @@ def key_claims(folder: Path, setting: Setting, tell: Callable[[str], None]) -> l
     return found
 
 
-def _claim(name: str, study: Study, worlds: Worlds, mechanism: Mechanism, setting: Setting) -> Finding:
+def _claim(name: str, study: Study, worlds: Worlds, mechanism: Mechanism, setting: Setting) -> AuditFinding:
     plan = plan_of(QUESTION, study, mechanism)
     form = shape_of(plan, study)
     fact = selection(plan.laws()[0], form.parts[0], plan.threshold)

@@ -21,10 +21,10 @@ from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT
 from wardround.privacy.inference.audit_bounds import Statistic as Samples
 from wardround.privacy.inference.audit_bounds import epsilon_bound, kurtosis, likelihood_ratio, mu_bound, variance_score
 from wardround.privacy.mechanisms.additive import apply
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.sampler import SecureNoise
 from wardround.privacy.noise.vectors import Bounded, IntVector
-from wardround.simulation.audit.findings import Finding, Measure, Method, judged, judged_noise
+from wardround.simulation.audit.findings import AuditFinding, Measure, Method, judged, judged_noise
 from wardround.simulation.audit.worlds import SITE, TABLE, Worlds
 
 EPSILON = 2.0
@@ -58,7 +58,7 @@ class Setting:
 class Experiment:
     """One part of one plan in both worlds: what the planner decided and what a site would have noised."""
 
-    law: NoiseLaw
+    law: NoiseDistribution
     with_unit: Bounded
     without: Bounded
     claimed: float
@@ -85,7 +85,7 @@ def claimed_by(plan: Plan, study: Study) -> float:
     return math.sqrt(cost.mu_squared / MU_UNIT) if cost.mu_squared else cost.pure / PURE_UNIT
 
 
-def released(bounded: Bounded, law: NoiseLaw, draws: int) -> IntVector:
+def released(bounded: Bounded, law: NoiseDistribution, draws: int) -> IntVector:
     """`draws` independent releases of the same total, one a row, through the one place where noise is added."""
     repeated = Bounded(
         np.tile(bounded.total, draws), bounded.l1_sensitivity, bounded.l2_sensitivity_squared, bounded.grid
@@ -93,7 +93,7 @@ def released(bounded: Bounded, law: NoiseLaw, draws: int) -> IntVector:
     return apply(repeated, law, SecureNoise()).total.reshape(draws, -1)
 
 
-def audited(name: str, tried: Experiment, setting: Setting, *, law: NoiseLaw | None = None) -> Finding:
+def audited(name: str, tried: Experiment, setting: Setting, *, law: NoiseDistribution | None = None) -> AuditFinding:
     """The two worlds of an experiment, told apart as well as possible; `law` is the noise if it is not the plan's."""
     noise = tried.law if law is None else law
     # Every coordinate has noise of its own: one that is the same in both worlds tells nothing about them.
@@ -115,7 +115,7 @@ def judged_samples(
     setting: Setting,
     *,
     method: Method = Method.TWO_WORLDS,
-) -> Finding:
+) -> AuditFinding:
     """A claim of ε or μ against samples of the two worlds' statistic."""
     match mechanism:
         case Mechanism.DISCRETE_LAPLACE:
@@ -126,7 +126,7 @@ def judged_samples(
             return judged(name, method, Measure.MU, claimed=claimed, certified=bound)
 
 
-def spread(name: str, tried: Experiment, setting: Setting, *, law: NoiseLaw | None = None) -> Finding:
+def spread(name: str, tried: Experiment, setting: Setting, *, law: NoiseDistribution | None = None) -> AuditFinding:
     """Whether the noise on a total is as wide as the plan says, neither less nor more."""
     noise = (released(tried.without, tried.law if law is None else law, setting.draws) - tried.without.total).ravel()
     score = variance_score(noise, tried.law)
@@ -135,14 +135,14 @@ def spread(name: str, tried: Experiment, setting: Setting, *, law: NoiseLaw | No
     return judged_noise(name, ratio=math.sqrt(max(0.0, 1.0 + score * deviation)), score=score, limit=limit)
 
 
-def scaled(law: NoiseLaw, factor: Fraction) -> NoiseLaw:
+def scaled(law: NoiseDistribution, factor: Fraction) -> NoiseDistribution:
     """The same kind of noise with another scale, to the nearest 1/1024."""
-    return NoiseLaw(law.mechanism, Fraction(round(law.scale * factor * 1024), 1024))
+    return NoiseDistribution(law.mechanism, Fraction(round(law.scale * factor * 1024), 1024))
 
 
-def pipeline_claims(study: Study, worlds: Worlds, setting: Setting, tell: Callable[[str], None]) -> list[Finding]:
+def pipeline_claims(study: Study, worlds: Worlds, setting: Setting, tell: Callable[[str], None]) -> list[AuditFinding]:
     """Every question under both kinds of noise."""
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     for mechanism in (Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN):
         for name, query in QUESTIONS.items():
             if (name, mechanism) in _TOO_RARE:

@@ -15,7 +15,7 @@ import numpy as np
 
 from site_agent.learning.training_step import take
 from site_agent.reading.examples import Examples
-from wardround.federation.models.step_layout import LENGTH, StepForm, step_form
+from wardround.federation.models.step_layout import LENGTH, StepLayout, step_form
 from wardround.federation.models.training import StageKind, Training
 from wardround.federation.plan.training_budget import StagePlan, exact_training
 from wardround.federation.study.study import Study
@@ -24,7 +24,7 @@ from wardround.privacy.inference.audit_bounds import epsilon_bound, mu_bound
 from wardround.privacy.mechanisms.additive import apply
 from wardround.privacy.mechanisms.randomness import SecureChance
 from wardround.privacy.noise.vectors import Bounded, IntVector
-from wardround.simulation.audit.findings import Finding, Measure, Method, as_control, judged
+from wardround.simulation.audit.findings import AuditFinding, Measure, Method, as_control, judged
 from wardround.simulation.audit.question_claims import Experiment, Setting, audited, scaled
 from wardround.simulation.audit.training_runs import START, Tried, law_of, rounds_of, site, telling, trained
 from wardround.simulation.audit.training_worlds import EPSILON, HELD_OUT, MODEL, Hospitals, hospitals, training_study
@@ -77,7 +77,7 @@ def training_of(plan: tuple[StagePlan, ...], study: Study, *, epsilon: float = E
     )
 
 
-def training_claims(folder: Path, setting: Setting, tell: Callable[[str], None]) -> list[Finding]:
+def training_claims(folder: Path, setting: Setting, tell: Callable[[str], None]) -> list[AuditFinding]:
     """Every way of adding up, and both folds."""
     study, count = training_study(), trainings_of(setting)
     crowd, alone = hospitals(folder / "crowd"), hospitals(folder / "alone", learning_from_others=False)
@@ -92,7 +92,7 @@ def training_claims(folder: Path, setting: Setting, tell: Callable[[str], None])
             LEAST_PROVED_OF_SAMPLES,
         ),
     }
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     for name, (plan, with_unit, without, least) in tried.items():
         tell(name)
         found.append(
@@ -108,7 +108,7 @@ def trainings_of(setting: Setting) -> int:
     return max(setting.draws // DRAWS_PER_TRAINING, _FEWEST)
 
 
-def judged_trainings(name: str, tried: Tried, count: int, alpha: float, least_share: float) -> Finding:
+def judged_trainings(name: str, tried: Tried, count: int, alpha: float, least_share: float) -> AuditFinding:
     """So many whole trainings of each world, told apart as well as possible."""
     samples = [
         np.array([trained(tried.training, tried.study, site(world)) for _ in range(count)])
@@ -119,7 +119,7 @@ def judged_trainings(name: str, tried: Tried, count: int, alpha: float, least_sh
 
 def judged_sums(
     name: str, tried: Tried, samples: tuple[IntVector, IntVector], alpha: float, least_share: float
-) -> Finding:
+) -> AuditFinding:
     """Every noised sum of some trainings of each world against what was charged."""
     claim = tried.claim()
     bound = mu_bound(*(telling(sums, tried) for sums in samples), alpha=alpha, delta=claim.slack)
@@ -129,7 +129,7 @@ def judged_sums(
 # --- Broken on purpose ------------------------------------------------------------------------------------
 
 
-def training_controls(folder: Path, setting: Setting, tell: Callable[[str], None]) -> list[Finding]:
+def training_controls(folder: Path, setting: Setting, tell: Callable[[str], None]) -> list[AuditFinding]:
     """Every mistake, under the price of the right thing."""
     tell("broken trainings")
     study = training_study()
@@ -149,7 +149,7 @@ def by_rows(examples: Examples) -> Examples:
     return Examples(examples.inputs, examples.target, np.arange(rows.size + 1), rows)
 
 
-def _row_by_row(study: Study, crowd: Hospitals, setting: Setting) -> Finding:
+def _row_by_row(study: Study, crowd: Hospitals, setting: Setting) -> AuditFinding:
     """Rows are clipped instead of patients."""
     training = training_of(plan_of_steps(4), study, epsilon=_EPSILON_OF_ROWS)
     tried = Tried(training, study, by_rows(crowd.learning), by_rows(crowd.without))
@@ -157,7 +157,7 @@ def _row_by_row(study: Study, crowd: Hospitals, setting: Setting) -> Finding:
     return judged_trainings("clipping by row, in training", tried, count, setting.alpha, LEAST_PROVED)
 
 
-def _half_the_noise(study: Study, crowd: Hospitals, setting: Setting) -> Finding:
+def _half_the_noise(study: Study, crowd: Hospitals, setting: Setting) -> AuditFinding:
     tried = Tried(training_of(plan_of_folds(), study), study, crowd.learning, crowd.without)
     gradient, _ = _forms(tried)
     law = law_of(gradient.step)
@@ -166,7 +166,7 @@ def _half_the_noise(study: Study, crowd: Hospitals, setting: Setting) -> Finding
     return audited("half the noise, in training", stated, setting, law=scaled(law, Fraction(1, 2)))
 
 
-def _both_folds(study: Study, crowd: Hospitals, setting: Setting) -> Finding:
+def _both_folds(study: Study, crowd: Hospitals, setting: Setting) -> AuditFinding:
     """Patients who are learnt from and tried on, for the price of one."""
     tried = Tried(training_of(plan_of_folds(), study), study, crowd.learning, crowd.without)
     gradient, scores = _forms(tried)
@@ -181,7 +181,7 @@ def _both_folds(study: Study, crowd: Hospitals, setting: Setting) -> Finding:
     return audited("a patient in both folds", stated, setting)
 
 
-def _same_coins(study: Study, alone: Hospitals, setting: Setting) -> Finding:
+def _same_coins(study: Study, alone: Hospitals, setting: Setting) -> AuditFinding:
     """One sample for all steps, where one for each is charged."""
     plan = plan_of_steps(_REUSED_STEPS, rate=_REUSED_RATE)
     tried = Tried(training_of(plan, study, epsilon=_REUSED_EPSILON), study, alone.learning, alone.without)
@@ -206,11 +206,11 @@ def without_samples(training: Training) -> Training:
     return replace(training, stages=tuple(replace(stage, rate=Fraction(1)) for stage in training.stages))
 
 
-def _forms(tried: Tried) -> list[StepForm]:
+def _forms(tried: Tried) -> list[StepLayout]:
     """Every round, of a model that stays where it began."""
     return [step_form(replace(asked(START), learning_rate=0.0), tried.study) for _, asked in rounds_of(tried.training)]
 
 
-def _bounded(form: StepForm, examples: Examples) -> Bounded:
+def _bounded(form: StepLayout, examples: Examples) -> Bounded:
     total = take(form, examples, law_of(form.step), ZeroNoise())
     return Bounded(total, form.l1_sensitivity, form.l2_sensitivity_squared, form.grid)

@@ -15,14 +15,14 @@ import numpy as np
 
 from site_agent.learning.training_step import take
 from site_agent.reading.examples import Examples, Rows
-from wardround.federation.models.step_layout import LENGTH, SCORE_BINS, StepForm, moved, pack, step_form
+from wardround.federation.models.step_layout import LENGTH, SCORE_BINS, StepLayout, moved, pack, step_form
 from wardround.federation.models.training import Matrix, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan, price
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import MU_UNIT, SLACK_UNIT
 from wardround.privacy.inference.audit_bounds import Statistic
 from wardround.privacy.mechanisms.randomness import Chance, SecureChance
-from wardround.privacy.noise.distribution import Mechanism, NoiseLaw
+from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.noise.vectors import IntVector
 from wardround.simulation.audit.training_worlds import PATIENTS
 from wardround.simulation.noise import ZeroNoise
@@ -35,12 +35,12 @@ _SPREAD = 0.5
 _LEARNING_RATE = 0.5
 _EDGES = tuple(np.linspace(-3.0, 3.0, SCORE_BINS - 1).tolist())
 
-Releasing = Callable[[StepForm], IntVector]
+Releasing = Callable[[StepLayout], IntVector]
 """From one round of a training to what a site hands out for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class TrainingClaim:
     """What a training is charged: μ, but for a slack in δ."""
 
     mu: float
@@ -56,11 +56,11 @@ class Tried:
     with_unit: Examples
     without: Examples
 
-    def claim(self) -> Claim:
+    def claim(self) -> TrainingClaim:
         """What a site's ledger is charged."""
         step = next(iter(rounds_of(self.training)))[1](START)
         cost = price(plan_of(step, self.study, nonce=""), self.study).cost
-        return Claim(math.sqrt(cost.mu_squared / MU_UNIT), cost.slack / SLACK_UNIT)
+        return TrainingClaim(math.sqrt(cost.mu_squared / MU_UNIT), cost.slack / SLACK_UNIT)
 
 
 def plan_of(step: Step, study: Study, *, nonce: str) -> Plan:
@@ -75,9 +75,9 @@ def site(examples: Examples, chance: Chance | None = None) -> Releasing:
     return lambda form: take(form, examples, law_of(form.step), drawn)
 
 
-def law_of(step: Step) -> NoiseLaw:
+def law_of(step: Step) -> NoiseDistribution:
     """The noise of a round."""
-    return NoiseLaw(Mechanism.DISCRETE_GAUSSIAN, step.training.stages[step.stage].scale)
+    return NoiseDistribution(Mechanism.DISCRETE_GAUSSIAN, step.training.stages[step.stage].scale)
 
 
 # --- Training ---------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def telling(released: IntVector, tried: Tried) -> Statistic:
     return found
 
 
-def _expected(form: StepForm, examples: Examples, weights: Matrix) -> Matrix:
+def _expected(form: StepLayout, examples: Examples, weights: Matrix) -> Matrix:
     """The sum without noise, of each training or of all alike, in lengths of one contribution."""
     if form.step.kind is StageKind.GRADIENT:
         return _gradients(examples.fold(held_out=False), weights, form.step.training.clip)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import duckdb
 
 from site_agent.reading.memory_limits import Limits
-from site_agent.reading.sources.files.mended_files import MendedFile, MendedFiles
+from site_agent.reading.sources.duckdb.mended_files import MendedFile, MendedFiles
 
 # Fixed before the first statement and then locked. `type_pushdown` would move a cast into the CSV reader,
 # where it raises and prints the row; `common_subexpressions` moves what two TRY have in common out of both.

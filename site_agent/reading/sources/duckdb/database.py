@@ -34,8 +34,8 @@ from site_agent.reading.statements.records import UNIT, TypedRows, columns_neede
 from site_agent.reading.statements.sql_trees import identifier, named, text
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.study.study import Column, Table
 from wardround.privacy.noise.vectors import Bounded
 
@@ -67,23 +67,23 @@ class DuckdbTable:
     _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
     _opened: list[duckdb.DuckDBPyConnection] = field(default_factory=list, repr=False, compare=False)
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         """Look at names and types only; see `Dataset.check`."""
         self._described(form.table, columns_needed(form))
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         """Read and bound; see `Dataset.bounded`."""
         return self._answered(form, lambda tallies: tallies.bounded(form))
 
-    def keys(self, form: Shape) -> dict[str, int]:
+    def keys(self, form: AnswerLayout) -> dict[str, int]:
         """Read and bound; see `Dataset.keys`."""
         return self._answered(form, lambda tallies: tallies.open_keys(form))
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         """Look at names and types only; see `Dataset.check_step`."""
         self.check(schema_of(form))
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         """Read rows; see `Dataset.examples`."""
         return read_examples(form, self, key=self.key, limits=self.limits)
 
@@ -110,7 +110,7 @@ class DuckdbTable:
             pass
         raise SourceFailed
 
-    def _answered(self, form: Shape, answer: Callable[[DuckdbTallies], Answer]) -> Answer:
+    def _answered(self, form: AnswerLayout, answer: Callable[[DuckdbTallies], Answer]) -> Answer:
         try:
             columns = columns_needed(form)
             with self._reading() as connection:

@@ -29,7 +29,7 @@ from site_agent.reading.batches import (
     rows_at_once,
     texts_of,
 )
-from site_agent.reading.bounding.unit_shares import Share
+from site_agent.reading.bounding.unit_shares import UnitShare
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb.dialect import DuckdbDialect, literal
 from site_agent.reading.sources.duckdb.records import among
@@ -59,7 +59,7 @@ def duckdb_batches(
     number = int(_read(connection, exp.select(named(counted(), "n")).from_(known.query.subquery("known")))["n"][0])
     shares = max(-(-number // share_rows), 1)
     for place in range(shares):
-        statement = _plain(among(Share(place, shares), known), table, whole_keys=whole_keys)
+        statement = _plain(among(UnitShare(place, shares), known), table, whole_keys=whole_keys)
         found = _read(connection, statement.limit(2 * share_rows + 1))
         if found[UNIT].size > 2 * share_rows:
             del found

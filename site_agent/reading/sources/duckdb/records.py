@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from site_agent.reading.bounding.contribution_bounding import RecordNumber, record_number
-from site_agent.reading.bounding.unit_shares import Share
+from site_agent.reading.bounding.unit_shares import UnitShare
 from site_agent.reading.statements.dialect import Dialect
 from site_agent.reading.statements.records import CELL, RECORDS, UNIT, TypedRows, value_names, with_records
 from site_agent.reading.statements.sql_trees import (
@@ -28,7 +28,7 @@ from site_agent.reading.statements.sql_trees import (
     relation,
     text,
 )
-from wardround.federation.forms.parts import Part, Shape
+from wardround.federation.forms.parts import AnswerLayout, Part
 
 SEED, NUMBER, COPIES = "seed", "number", "copies"
 MINE, FIRST, WITHOUT = "mine", "first", "without"
@@ -52,7 +52,7 @@ class Keys:
         return (self.high - self.low).bit_length()
 
 
-def among(share: Share, rows: TypedRows) -> TypedRows:
+def among(share: UnitShare, rows: TypedRows) -> TypedRows:
     """The rows of a share's units; those that it leaves out are the parameter `$without`."""
     found = rows
     if share.of > 1:
@@ -63,12 +63,12 @@ def among(share: Share, rows: TypedRows) -> TypedRows:
     return found
 
 
-def parameters(share: Share) -> dict[str, object]:
+def parameters(share: UnitShare) -> dict[str, object]:
     """What a statement over a share's rows names and does not hold."""
     return {WITHOUT: list(share.without)} if share.without else {}
 
 
-def numbered_records(form: Shape, part: Part, rows: TypedRows, dialect: Dialect, keys: Keys) -> exp.Select:
+def numbered_records(form: AnswerLayout, part: Part, rows: TypedRows, dialect: Dialect, keys: Keys) -> exp.Select:
     """All records of units with one of `keys`, each as one number: the unit's place among them, then its own number."""
     number = record_number(part)
     kind = _unsigned(keys.bits + number.bits)
@@ -81,7 +81,7 @@ def numbered_records(form: Shape, part: Part, rows: TypedRows, dialect: Dialect,
 
 
 def coded_records(
-    form: Shape, part: Part, rows: TypedRows, dialect: Dialect, *, cap: int, whole_keys: bool
+    form: AnswerLayout, part: Part, rows: TypedRows, dialect: Dialect, *, cap: int, whole_keys: bool
 ) -> exp.Select:
     """(unit, seed, number, copies): records of units with more than `cap` one by one, all others added up as unit 0.
 
@@ -117,7 +117,7 @@ def coded_records(
     return statement.with_(_CROWDED, as_=crowded, copy=False)
 
 
-def unit_records(form: Shape, part: Part, rows: TypedRows, dialect: Dialect) -> exp.Select:
+def unit_records(form: AnswerLayout, part: Part, rows: TypedRows, dialect: Dialect) -> exp.Select:
     """The unit of every record."""
     return with_records(exp.select(ref(UNIT)).from_(relation(RECORDS)), form, part, rows, dialect)
 
@@ -129,7 +129,9 @@ def giant_units(records: exp.Query, *, most: int, whole_keys: bool) -> exp.Selec
     return grouped(records.subquery("every"), [ref(UNIT)], [named(seed, SEED)]).having(many, copy=False)
 
 
-def counted_records(form: Shape, part: Part, rows: TypedRows, dialect: Dialect, *, of: int, by: int) -> exp.Select:
+def counted_records(
+    form: AnswerLayout, part: Part, rows: TypedRows, dialect: Dialect, *, of: int, by: int
+) -> exp.Select:
     """(number, copies): how many records of the unit `$mine` have each number, moved right by `by` bits.
 
     Of those records that are one of `$first` when they are moved by `of`.

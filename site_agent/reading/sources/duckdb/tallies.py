@@ -26,7 +26,7 @@ from site_agent.reading.bounding.contribution_bounding import (
 )
 from site_agent.reading.bounding.giants import Beginnings, Numbers, texts_at
 from site_agent.reading.bounding.tally import added, finish, is_collapsed, record_cap
-from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, Share, pieces
+from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, UnitShare, pieces
 from site_agent.reading.sources.duckdb.dialect import DuckdbDialect
 from site_agent.reading.sources.duckdb.records import (
     COPIES,
@@ -45,12 +45,12 @@ from site_agent.reading.sources.duckdb.records import (
     unit_records,
     wide_names,
 )
-from site_agent.reading.sources.duckdb.texts import UnitTexts
+from site_agent.reading.sources.duckdb.texts import DuckDBTexts
 from site_agent.reading.statements.bounding_sql import both_keys, key_rows, keys_statement, read_keys
 from site_agent.reading.statements.records import UNIT, TypedRows
 from site_agent.reading.statements.sql_trees import ref
 from site_agent.reading.statements.tally_sql import is_coded, read_tally, tally_from, tally_statement
-from wardround.federation.forms.parts import Part, Shape, Tally
+from wardround.federation.forms.parts import AnswerLayout, Part, Tally
 from wardround.federation.study.study import Unit
 from wardround.privacy.noise.vectors import Bounded, IntVector
 
@@ -70,15 +70,15 @@ class DuckdbTallies:
     key: bytes
     most_records: int
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         """The bounded totals of every part."""
         return tuple(finish(part, self._tally(form, part)) for part in form.parts)
 
-    def open_keys(self, form: Shape) -> dict[str, int]:
+    def open_keys(self, form: AnswerLayout) -> dict[str, int]:
         """How many units hold each text of the question's open column."""
         return functools.reduce(both_keys, pieces(_Texts(self, form)))
 
-    def _tally(self, form: Shape, part: Part) -> Tally:
+    def _tally(self, form: AnswerLayout, part: Part) -> Tally:
         cap = record_cap(form, part)
         reading = _Sums(self, form, part) if cap is None else _Choice(self, form, part, cap)
         return functools.reduce(added, pieces(reading))
@@ -111,7 +111,7 @@ class DuckdbTallies:
         # Without the copy that the generator makes by default: no statement is used twice.
         return self.connection.execute(statement.sql(dialect="duckdb", copy=False), dict(given) or None)
 
-    def giants(self, records: exp.Query, share: Share) -> dict[Key, int]:
+    def giants(self, records: exp.Query, share: UnitShare) -> dict[Key, int]:
         """The units that have too many of some records of a share, each with its seed."""
         statement = giant_units(
             records, most=min(self.most_records, MOST_RECORDS) // GIANT, whole_keys=self.keys is not None
@@ -124,10 +124,10 @@ class _Sums:
     """Where no unit has too many records: DuckDB adds them up. See `Reading`."""
 
     source: DuckdbTallies
-    form: Shape
+    form: AnswerLayout
     part: Part
 
-    def at_once(self, share: Share) -> Tally:
+    def at_once(self, share: UnitShare) -> Tally:
         rows = among(share, self.source.rows)
         statement = tally_statement(self.form, self.part, rows, self.source.dialect)
         if is_coded(self.part):
@@ -135,7 +135,7 @@ class _Sums:
             return tally_from(self.part, cells, codes, numbers)
         return read_tally(self.part, self.source.lines(statement, parameters(share)))
 
-    def giants(self, share: Share) -> Mapping[Key, Callable[[], Tally]]:
+    def giants(self, share: UnitShare) -> Mapping[Key, Callable[[], Tally]]:
         """None: DuckDB holds one line for each unit and cell, however many rows a unit has."""
         del share
         return {}
@@ -146,11 +146,11 @@ class _Choice:
     """Where of each unit at most `cap` records count. See `Reading`."""
 
     source: DuckdbTallies
-    form: Shape
+    form: AnswerLayout
     part: Part
     cap: int
 
-    def at_once(self, share: Share) -> Tally:
+    def at_once(self, share: UnitShare) -> Tally:
         source, part, record = self.source, self.part, record_number(self.part)
         rows, keys, given = among(share, source.rows), source.keys, parameters(share)
         if keys is not None and not record.wide and keys.bits + record.bits <= _WORD:
@@ -163,7 +163,7 @@ class _Choice:
         coded = Coded(found[UNIT], found[SEED], found[NUMBER], found[COPIES], wide)
         return coded_tally(coded, part, cap=self.cap, key=source.key)
 
-    def giants(self, share: Share) -> Mapping[Key, Callable[[], Tally]]:
+    def giants(self, share: UnitShare) -> Mapping[Key, Callable[[], Tally]]:
         """Units with too many rows; records that are one for each cell are never more than the question's cells."""
         if is_collapsed(self.form, self.part):
             return {}
@@ -194,13 +194,13 @@ class _Texts:
     """The keys of an open column, of each patient at most so many. See `Reading`."""
 
     source: DuckdbTallies
-    form: Shape
+    form: AnswerLayout
 
-    def at_once(self, share: Share) -> dict[str, int]:
+    def at_once(self, share: UnitShare) -> dict[str, int]:
         statement = keys_statement(self.form, among(share, self.source.rows), self.source.dialect)
         return read_keys(self.source.lines(statement, parameters(share)))
 
-    def giants(self, share: Share) -> Mapping[Key, Callable[[], dict[str, int]]]:
+    def giants(self, share: UnitShare) -> Mapping[Key, Callable[[], dict[str, int]]]:
         if self.form.unit is not Unit.PATIENT:
             return {}
         rows = key_rows(self.form, among(share, self.source.rows), self.source.dialect)
@@ -208,7 +208,7 @@ class _Texts:
 
     def _alone(self, unit: Key) -> dict[str, int]:
         source, most = self.source, self.form.parts[0].max_groups
-        texts = UnitTexts(source.connection, key_rows(self.form, one_unit(source.rows), source.dialect), unit)
+        texts = DuckDBTexts(source.connection, key_rows(self.form, one_unit(source.rows), source.dialect), unit)
         chosen = texts_at(texts, lambda number: places_of(number, texts.beginning(number, source.dialect), most))
         return read_keys((text.decode(), 1) for text in chosen)
 

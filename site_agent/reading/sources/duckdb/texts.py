@@ -21,7 +21,7 @@ _SAMPLE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class UnitTexts:
+class DuckDBTexts:
     """See `giants.Texts`; `rows` are the (unit, key) of the unit `$mine`, which is `unit`."""
 
     connection: duckdb.DuckDBPyConnection

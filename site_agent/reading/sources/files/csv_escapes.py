@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from site_agent.reading.sources.files.mended_files import bytes_between
+from site_agent.reading.sources.duckdb.mended_files import bytes_between
 from site_agent.reading.statements.sql_trees import call, ref, text
 
 _BLOCK_BYTES = 2**20

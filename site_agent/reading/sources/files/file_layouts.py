@@ -19,21 +19,21 @@ from site_agent.reading.memory_limits import Limits
 from site_agent.reading.refusals import missing_column, nested_key, other_type, refused_file
 from site_agent.reading.relations.hospital_select import THIS, relation_query
 from site_agent.reading.sources.duckdb.columns import TEXT, accepts, accepts_key, typed_column, typed_key
+from site_agent.reading.sources.duckdb.mended_files import MendedFile
 from site_agent.reading.sources.files.csv_header import Header, read_header
 from site_agent.reading.sources.files.file_readers import MAGIC, csv_reader, described, parquet_reader
 from site_agent.reading.sources.files.file_soundness import SOUNDNESS, Reading
-from site_agent.reading.sources.files.mended_files import MendedFile
 from site_agent.reading.statements.records import UNIT, columns_needed
 from site_agent.reading.statements.sql_trees import named, ref
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 
 Connect = Callable[[Sequence[str], Sequence[MendedFile]], duckdb.DuckDBPyConnection]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileColumns:
     """Files that hold the same columns in the same way: name in the study → (name in the reader, type)."""
 
     format: str
@@ -72,12 +72,12 @@ def existing(files: TableFiles, table: str) -> list[str]:
     return found
 
 
-def csv_layout(path: str, table: str, wanted: Sequence[str]) -> Layout:
+def csv_layout(path: str, table: str, wanted: Sequence[str]) -> FileColumns:
     """The layout of one CSV file, from its header line."""
     header = _header(path, table, wanted)
     reading = _sound(SOUNDNESS.csv(path, header), table, path, "CSV")
     columns = {name: (f"f{header.names.index(name)}", TEXT) for name in wanted}
-    layout = Layout("csv", (path,), columns, header.delimiter, len(header.names))
+    layout = FileColumns("csv", (path,), columns, header.delimiter, len(header.names))
     return _mended(layout, reading)
 
 
@@ -96,7 +96,7 @@ def _sound(reading: Reading, table: str, path: str, kind: str) -> Reading:
     )
 
 
-def _mended(layout: Layout, reading: Reading) -> Layout:
+def _mended(layout: FileColumns, reading: Reading) -> FileColumns:
     return replace(layout, mended=(reading.mended,), values=reading.values) if reading.mended else layout
 
 
@@ -117,8 +117,8 @@ def _header(path: str, table: str, wanted: Sequence[str]) -> Header:
 
 
 def parquet_layout(
-    connection: duckdb.DuckDBPyConnection, path: str, form: Shape, wanted: Sequence[str], limits: Limits
-) -> Layout:
+    connection: duckdb.DuckDBPyConnection, path: str, form: AnswerLayout, wanted: Sequence[str], limits: Limits
+) -> FileColumns:
     """The layout of one Parquet file, from its own schema."""
     table = form.table
     # All that the study describes, whatever is asked: no question may decide whether a file is sound.
@@ -128,10 +128,10 @@ def parquet_layout(
     for name in wanted:
         if name not in stored:
             raise missing_column(table.name, name, path=path)
-    return _mended(Layout("parquet", (path,), {name: (name, stored[name]) for name in wanted}), reading)
+    return _mended(FileColumns("parquet", (path,), {name: (name, stored[name]) for name in wanted}), reading)
 
 
-def check_types(form: Shape, layout: Layout) -> None:
+def check_types(form: AnswerLayout, layout: FileColumns) -> None:
     """Refuse columns that cannot hold what the study declares; text is read as CSV is."""
     key = form.table.unit_key
     if not accepts_key(layout.columns[key][1]):
@@ -142,9 +142,9 @@ def check_types(form: Shape, layout: Layout) -> None:
             raise other_type(form.table.name, column)
 
 
-def merged(found: list[Layout]) -> tuple[Layout, ...]:
+def merged(found: list[FileColumns]) -> tuple[FileColumns, ...]:
     """One layout for all files that are alike, in the order of the first of each kind."""
-    alike: dict[tuple[object, ...], Layout] = {}
+    alike: dict[tuple[object, ...], FileColumns] = {}
     for layout in found:
         kind = (tuple(layout.columns.items()), layout.delimiter, layout.width, layout.values)
         if (other := alike.get(kind)) is None:
@@ -157,7 +157,9 @@ def merged(found: list[Layout]) -> tuple[Layout, ...]:
 # --- The hospital's own SELECT ----------------------------------------------------------------------------
 
 
-def relation_layout(connect: Connect, form: Shape, files: TableFiles, paths: Sequence[str], limits: Limits) -> Layout:
+def relation_layout(
+    connect: Connect, form: AnswerLayout, files: TableFiles, paths: Sequence[str], limits: Limits
+) -> FileColumns:
     """The layout of the hospital's SELECT over its files, which sees nothing that cannot be read."""
     table = form.table.name
     query = _relation(form, files)
@@ -174,10 +176,10 @@ def relation_layout(connect: Connect, form: Shape, files: TableFiles, paths: Seq
         if name not in stored:
             raise missing_column(table, name, path=files.path)
     columns = {name: (name, stored[name]) for name in wanted}
-    return Layout("relation", tuple(paths), columns, relation=query, mended=mended)
+    return FileColumns("relation", tuple(paths), columns, relation=query, mended=mended)
 
 
-def _relation(form: Shape, files: TableFiles) -> exp.Query:
+def _relation(form: AnswerLayout, files: TableFiles) -> exp.Query:
     fault = ""
     try:
         return relation_query(form.table, files.relation or "", "duckdb", only=(THIS,), declared=files.declared)
@@ -189,7 +191,7 @@ def _relation(form: Shape, files: TableFiles) -> exp.Query:
 def _csv_this(paths: Sequence[str], table: str) -> tuple[exp.Query, tuple[MendedFile, ...]]:
     """All columns of CSV files with the same header, under the names that they have there."""
     names = _header(paths[0], table, ()).names
-    layouts: list[Layout] = []
+    layouts: list[FileColumns] = []
     for path in paths:
         header = _header(path, table, names)
         if sorted(header.names) != sorted(set(names)):
@@ -203,18 +205,18 @@ def _parquet_this(
 ) -> tuple[exp.Query, tuple[MendedFile, ...]]:
     """All columns of Parquet files with the same schema."""
     readings = [_sound(SOUNDNESS.parquet(path, None, limits), table, path, "Parquet") for path in paths]
-    layouts: list[Layout] = []
+    layouts: list[FileColumns] = []
     with connect(paths, ()) as connection:
         for path, reading in zip(paths, readings, strict=True):
             schema = described(connection, exp.select("*").from_(parquet_reader((path,))))
             columns = {name: (name, kind) for name, kind in schema.items()}
             if layouts and columns != layouts[0].columns:
                 raise refused_file(table, "differs from the others in its columns, which a SELECT cannot read", path)
-            layouts.append(_mended(Layout("parquet", (path,), columns), reading))
+            layouts.append(_mended(FileColumns("parquet", (path,), columns), reading))
     return _every_column(merged(layouts))
 
 
-def _every_column(layouts: Sequence[Layout]) -> tuple[exp.Query, tuple[MendedFile, ...]]:
+def _every_column(layouts: Sequence[FileColumns]) -> tuple[exp.Query, tuple[MendedFile, ...]]:
     queries: list[exp.Query] = []
     for layout in layouts:
         columns = [named(ref(name), called) for called, (name, _) in layout.columns.items()]
@@ -229,14 +231,14 @@ def _together(queries: Sequence[exp.Query]) -> exp.Query:
 # --- Readers ----------------------------------------------------------------------------------------------
 
 
-def typed_rows(form: Shape, layouts: tuple[Layout, ...]) -> exp.Query:
+def typed_rows(form: AnswerLayout, layouts: tuple[FileColumns, ...]) -> exp.Query:
     """The rows of all files, typed; see `TypedRows`."""
     alone = len({layout.columns[form.table.unit_key][1] for layout in layouts}) == 1
     queries = [_typed_layout(form, layout, alone=alone) for layout in layouts]
     return _together(queries)
 
 
-def _typed_layout(form: Shape, layout: Layout, *, alone: bool) -> exp.Select:
+def _typed_layout(form: AnswerLayout, layout: FileColumns, *, alone: bool) -> exp.Select:
     name, stored = layout.columns[form.table.unit_key]
     columns = [named(typed_key(name, stored, alone=alone), UNIT)]
     for column in columns_needed(form):
@@ -246,7 +248,7 @@ def _typed_layout(form: Shape, layout: Layout, *, alone: bool) -> exp.Select:
     return exp.select(*columns).from_(_rows(layout))
 
 
-def _rows(layout: Layout) -> exp.Expression:
+def _rows(layout: FileColumns) -> exp.Expression:
     if layout.relation is not None:
         return layout.relation.subquery("relation")
     opened = [file.name for file in layout.mended] or layout.paths

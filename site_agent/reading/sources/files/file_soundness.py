@@ -20,11 +20,11 @@ from site_agent.reading.fingerprints import stat_text
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb.columns import TEXT, accepts_key
 from site_agent.reading.sources.duckdb.connection import locked_database
+from site_agent.reading.sources.duckdb.mended_files import MendedFile
 from site_agent.reading.sources.files.csv_escapes import escaped_text, unescaped
 from site_agent.reading.sources.files.csv_header import Header
 from site_agent.reading.sources.files.csv_soundness import csv_fault, is_utf8
 from site_agent.reading.sources.files.file_readers import described, literal_path, parquet_reader
-from site_agent.reading.sources.files.mended_files import MendedFile
 from site_agent.reading.sources.files.parquet_footer import read_footer
 from site_agent.reading.sources.files.parquet_values import can_fail, decoded_value, in_range
 from site_agent.reading.statements.sql_trees import call, cast, named, ref

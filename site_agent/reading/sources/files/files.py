@@ -29,10 +29,11 @@ from site_agent.reading.refusals import refused_file
 from site_agent.reading.sources.duckdb.columns import is_whole_key
 from site_agent.reading.sources.duckdb.connection import locked_database
 from site_agent.reading.sources.duckdb.export_batches import duckdb_batches, share_rows_of
+from site_agent.reading.sources.duckdb.mended_files import MendedFile
 from site_agent.reading.sources.duckdb.records import Keys
 from site_agent.reading.sources.duckdb.tallies import DuckdbTallies, key_range
 from site_agent.reading.sources.files.file_layouts import (
-    Layout,
+    FileColumns,
     check_types,
     csv_layout,
     existing,
@@ -42,11 +43,10 @@ from site_agent.reading.sources.files.file_layouts import (
     typed_rows,
 )
 from site_agent.reading.sources.files.file_readers import literal_path
-from site_agent.reading.sources.files.mended_files import MendedFile
 from site_agent.reading.statements.records import TypedRows, columns_needed
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.study.study import Table
 from wardround.privacy.noise.vectors import Bounded
 
@@ -72,23 +72,23 @@ class DuckdbFiles:
         tables, key, limits = state
         self.__init__(tables, key=key, limits=limits)  # type: ignore[misc]
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         """Look at names and types only; see `Dataset.check`."""
         self._layouts(form)
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         """Read and bound; see `Dataset.bounded`."""
         return self._answered(form, DuckdbTallies.bounded)
 
-    def keys(self, form: Shape) -> dict[str, int]:
+    def keys(self, form: AnswerLayout) -> dict[str, int]:
         """Read and bound; see `Dataset.keys`."""
         return self._answered(form, DuckdbTallies.open_keys)
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         """Look at names and types only; see `Dataset.check_step`."""
         self._layouts(schema_of(form))
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         """Read rows; see `Dataset.examples`."""
         try:
             return read_examples(form, self, key=self._key, limits=self._limits)
@@ -123,7 +123,7 @@ class DuckdbFiles:
         if opened is not None:
             opened[1].close()
 
-    def _answered(self, form: Shape, answer: Callable[[DuckdbTallies, Shape], Answer]) -> Answer:
+    def _answered(self, form: AnswerLayout, answer: Callable[[DuckdbTallies, AnswerLayout], Answer]) -> Answer:
         try:
             layouts = self._layouts(form)
             query = typed_rows(form, layouts)
@@ -137,7 +137,7 @@ class DuckdbFiles:
 
     # --- Schemas ------------------------------------------------------------------------------------------
 
-    def _layouts(self, form: Shape) -> tuple[Layout, ...]:
+    def _layouts(self, form: AnswerLayout) -> tuple[FileColumns, ...]:
         table = form.table.name
         files = self._tables.get(table)
         if files is None:
@@ -157,7 +157,7 @@ class DuckdbFiles:
                 check_types(form, layout)
         return merged(found)
 
-    def _reading(self, layouts: Sequence[Layout]) -> duckdb.DuckDBPyConnection:
+    def _reading(self, layouts: Sequence[FileColumns]) -> duckdb.DuckDBPyConnection:
         """A connection that can read these."""
         paths = [path for layout in layouts for path in layout.paths]
         return self._connection(paths, [file for layout in layouts for file in layout.mended])
@@ -175,7 +175,7 @@ class DuckdbFiles:
 
 
 def _keys(
-    connection: duckdb.DuckDBPyConnection, form: Shape, layouts: tuple[Layout, ...], rows: exp.Query
+    connection: duckdb.DuckDBPyConnection, form: AnswerLayout, layouts: tuple[FileColumns, ...], rows: exp.Query
 ) -> Keys | None:
     """The lowest and highest unit key, which a Parquet file usually says without being read."""
     if not is_whole_key({layout.columns[form.table.unit_key][1] for layout in layouts}):

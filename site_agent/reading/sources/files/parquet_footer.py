@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.reading.sources.files.mended_files import bytes_between
+from site_agent.reading.sources.duckdb.mended_files import bytes_between
 from site_agent.reading.sources.files.thrift_compact import I32, STRUCT, Sequence, Struct, Value, decoded, encoded
 
 _MAGIC = b"PAR1"
@@ -35,7 +35,7 @@ _UNITS = {1: "MS", 2: "US", 3: "NS"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredForm:
     """How a column is stored: whether as bytes, and in which unit, where it is a time."""
 
     in_bytes: bool
@@ -65,7 +65,7 @@ class Footer:
     tree: Struct
     begins_at: int
 
-    def columns(self) -> dict[str, Stored]:
+    def columns(self) -> dict[str, StoredForm]:
         """The columns that are not nested."""
         return {
             column.name: _stored(column.elements[0])
@@ -152,13 +152,13 @@ def read_footer(path: Path) -> Footer:
         return Footer(decoded(file.read(length)), begins_at)
 
 
-def _stored(element: Struct) -> Stored:
+def _stored(element: Struct) -> StoredForm:
     kind, unit = _whole(element, _TYPE), _OLD_TIMES.get(_whole(element, _CONVERTED, -1), "")
     logical = _struct(element.get(_LOGICAL, (0, {}))[1])
     for time in (_TIME, _TIMESTAMP):
         units = _struct(_struct(logical.get(time, (0, {}))[1]).get(2, (0, {}))[1])
         unit = next((_UNITS.get(number, "") for number in units), unit)
-    return Stored(kind in (_BYTES, _FIXED), unit if kind in (_INT32, _INT64) else "")
+    return StoredForm(kind in (_BYTES, _FIXED), unit if kind in (_INT32, _INT64) else "")
 
 
 def _bare_chunk(chunk: Struct) -> Struct:

@@ -11,7 +11,7 @@ import re
 from sqlglot import exp
 
 from site_agent.reading.sources.duckdb.columns import MICROSECONDS, is_readable_time
-from site_agent.reading.sources.files.parquet_footer import Stored
+from site_agent.reading.sources.files.parquet_footer import StoredForm
 from site_agent.reading.statements.sql_trees import call, cast, integer, paren, ref, text, type_of
 
 _TEXTS = ("VARCHAR", "JSON")
@@ -26,7 +26,7 @@ _ROOM = ((4, 16), (9, 32))
 _HEX, _COMPLEMENT = "0123456789ABCDEF", "FEDCBA9876543210"
 
 
-def can_fail(kind: str, stored: Stored) -> bool:
+def can_fail(kind: str, stored: StoredForm) -> bool:
     """Whether a value of a column that DuckDB reads as `kind` may be none that it can read."""
     return (
         kind in _TEXTS
@@ -47,7 +47,7 @@ def in_range(name: str, kind: str) -> exp.Expression | None:
     return exp.Between(this=ref(name), low=cast(text(f"-{digits}"), kind), high=cast(text(digits), kind))
 
 
-def decoded_value(name: str, kind: str, stored: Stored) -> exp.Expression:
+def decoded_value(name: str, kind: str, stored: StoredForm) -> exp.Expression:
     """The value of a bare column as `kind`, or NULL."""
     value = ref(name)
     if kind in _TEXTS:

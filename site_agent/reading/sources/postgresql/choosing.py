@@ -20,7 +20,7 @@ from site_agent.reading.sources.postgresql.dialect import PostgresqlDialect
 from site_agent.reading.statements.records import CELL, RECORDS, UNIT, TypedRows, value_names, with_records
 from site_agent.reading.statements.sql_trees import call, integer, minus, named, paren, plus, ref, relation
 from site_agent.reading.statements.tally_sql import tally_of
-from wardround.federation.forms.parts import Part, Shape
+from wardround.federation.forms.parts import AnswerLayout, Part
 
 _WORD = 63
 _HASH_BITS = 12
@@ -86,7 +86,7 @@ def levels_once(statement: exp.Select, part: Part) -> exp.Select:
 
 
 def packed_tally_statement(
-    form: Shape, part: Part, rows: TypedRows, dialect: PostgresqlDialect, *, cap: int, packed: Packing
+    form: AnswerLayout, part: Part, rows: TypedRows, dialect: PostgresqlDialect, *, cap: int, packed: Packing
 ) -> exp.Select:
     """The tally over at most `cap` records of each unit whose key fits; a line without a cell says that one did not."""
     numbers = _numbers(part, packed, dialect)
@@ -102,7 +102,7 @@ def packed_tally_statement(
 
 
 def ranked_tally_statement(
-    form: Shape, part: Part, rows: TypedRows, dialect: PostgresqlDialect, *, cap: int, packed: Packing
+    form: AnswerLayout, part: Part, rows: TypedRows, dialect: PostgresqlDialect, *, cap: int, packed: Packing
 ) -> exp.Select:
     """The same choice, the last `cap` records of each unit in the order of their numbers, by a window and no array."""
     unit = paren(_right(ref("x"), packed.own_bits))
@@ -130,7 +130,7 @@ def _numbers(part: Part, packed: Packing, dialect: PostgresqlDialect) -> exp.Sel
 def _counting(
     source: exp.Subquery,
     condition: exp.Expression,
-    form: Shape,
+    form: AnswerLayout,
     part: Part,
     rows: TypedRows,
     dialect: PostgresqlDialect,

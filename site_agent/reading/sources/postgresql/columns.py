@@ -29,7 +29,7 @@ _DAY = r"^[ \t\n\v\f\r]*[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{
 _BLANK = " \t\n\v\f\r"
 
 
-class Stored(StrEnum):
+class DatabaseType(StrEnum):
     """What a column of the database holds, as far as it matters here."""
 
     WHOLE = "whole"
@@ -46,26 +46,26 @@ class Stored(StrEnum):
 
 
 _STORED = {
-    **dict.fromkeys(("int2", "int4", "int8"), Stored.WHOLE),
-    **dict.fromkeys(("float4", "float8"), Stored.DOUBLE),
-    "numeric": Stored.NUMERIC,
-    **dict.fromkeys(("text", "varchar", "bpchar", "name", "citext", "char"), Stored.TEXT),
-    "uuid": Stored.NAMED,
-    "bool": Stored.BOOLEAN,
-    "date": Stored.DAY,
-    "timestamp": Stored.MOMENT,
-    "timestamptz": Stored.ZONED,
-    **dict.fromkeys(("json", "jsonb", "xml", "record"), Stored.NESTED),
+    **dict.fromkeys(("int2", "int4", "int8"), DatabaseType.WHOLE),
+    **dict.fromkeys(("float4", "float8"), DatabaseType.DOUBLE),
+    "numeric": DatabaseType.NUMERIC,
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "citext", "char"), DatabaseType.TEXT),
+    "uuid": DatabaseType.NAMED,
+    "bool": DatabaseType.BOOLEAN,
+    "date": DatabaseType.DAY,
+    "timestamp": DatabaseType.MOMENT,
+    "timestamptz": DatabaseType.ZONED,
+    **dict.fromkeys(("json", "jsonb", "xml", "record"), DatabaseType.NESTED),
 }
-_NUMBERS = frozenset({Stored.WHOLE, Stored.DOUBLE, Stored.NUMERIC, Stored.TEXT})
+_NUMBERS = frozenset({DatabaseType.WHOLE, DatabaseType.DOUBLE, DatabaseType.NUMERIC, DatabaseType.TEXT})
 _ACCEPTED = {
     ColumnType.INTEGER: _NUMBERS,
     ColumnType.NUMBER: _NUMBERS,
-    ColumnType.BOOLEAN: _NUMBERS | {Stored.BOOLEAN},
-    ColumnType.CATEGORY: frozenset({Stored.TEXT, Stored.NAMED, Stored.WHOLE}),
-    ColumnType.DATE: frozenset({Stored.DAY, Stored.MOMENT, Stored.ZONED, Stored.TEXT}),
+    ColumnType.BOOLEAN: _NUMBERS | {DatabaseType.BOOLEAN},
+    ColumnType.CATEGORY: frozenset({DatabaseType.TEXT, DatabaseType.NAMED, DatabaseType.WHOLE}),
+    ColumnType.DATE: frozenset({DatabaseType.DAY, DatabaseType.MOMENT, DatabaseType.ZONED, DatabaseType.TEXT}),
 }
-_COSTLY = frozenset({Stored.TEXT, Stored.NUMERIC})
+_COSTLY = frozenset({DatabaseType.TEXT, DatabaseType.NUMERIC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +77,26 @@ class StoredType:
     category: str
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> DatabaseType:
         """What it is here."""
         if self.category in ("A", "C", "R") or self.kind in ("c", "r", "m", "p"):
-            return Stored.NESTED
+            return DatabaseType.NESTED
         if self.kind == "e":
-            return Stored.NAMED
-        return _STORED.get(self.name, Stored.OTHER)
+            return DatabaseType.NAMED
+        return _STORED.get(self.name, DatabaseType.OTHER)
 
 
-def accepts(kind: ColumnType, stored: Stored) -> bool:
+def accepts(kind: ColumnType, stored: DatabaseType) -> bool:
     """Whether a column can hold what the study declares; text is read as numbers and days where it is written so."""
     return stored in _ACCEPTED[kind]
 
 
-def accepts_key(stored: Stored) -> bool:
+def accepts_key(stored: DatabaseType) -> bool:
     """Whether a column can tell units apart: any type but a nested one."""
-    return stored is not Stored.NESTED
+    return stored is not DatabaseType.NESTED
 
 
-def is_costly(kind: ColumnType, stored: Stored) -> bool:
+def is_costly(kind: ColumnType, stored: DatabaseType) -> bool:
     """Whether a value is better worked out once than wherever it is used."""
     return stored in _COSTLY and kind is not ColumnType.CATEGORY
 
@@ -106,7 +106,7 @@ def held(name: str) -> exp.Column:
     return exp.column(name, table=THIS, quoted=True)
 
 
-def typed_key(name: str, stored: Stored) -> exp.Expression:
+def typed_key(name: str, stored: DatabaseType) -> exp.Expression:
     """The unit key: a whole number of 64 bits, or a text; only equality matters.
 
     Numbers that are equal are one key however they are written; what PostgreSQL holds equal only in a
@@ -114,19 +114,19 @@ def typed_key(name: str, stored: Stored) -> exp.Expression:
     """
     value: exp.Expression = held(name)
     match stored:
-        case Stored.WHOLE:
+        case DatabaseType.WHOLE:
             return cast(value, "BIGINT")
-        case Stored.DOUBLE:
+        case DatabaseType.DOUBLE:
             # Adding zero takes the sign off a zero.
             value = exp.Add(this=paren(_finite(cast(value, "DOUBLE"))), expression=literal(0.0))
-        case Stored.NUMERIC:
+        case DatabaseType.NUMERIC:
             value = call("TRIM_SCALE", value)
         case _:
             pass
     return exp.Nullif(this=_plain(paren(value)), expression=text(""))
 
 
-def typed_column(column: Column, stored: Stored) -> exp.Expression:
+def typed_column(column: Column, stored: DatabaseType) -> exp.Expression:
     """The column's value in the study's type, its default in place of NULL."""
     value = _typed(held(column.name), column.type, stored)
     if column.default is None:
@@ -135,7 +135,7 @@ def typed_column(column: Column, stored: Stored) -> exp.Expression:
     return exp.Coalesce(this=value, expressions=[literal(default)])
 
 
-def _typed(value: exp.Expression, kind: ColumnType, stored: Stored) -> exp.Expression:
+def _typed(value: exp.Expression, kind: ColumnType, stored: DatabaseType) -> exp.Expression:
     match kind:
         case ColumnType.CATEGORY:
             return exp.Nullif(this=_plain(value), expression=text(""))
@@ -149,13 +149,13 @@ def _typed(value: exp.Expression, kind: ColumnType, stored: Stored) -> exp.Expre
             return _day(value, stored)
 
 
-def _number(value: exp.Expression, stored: Stored) -> exp.Expression:
+def _number(value: exp.Expression, stored: DatabaseType) -> exp.Expression:
     match stored:
-        case Stored.WHOLE:
+        case DatabaseType.WHOLE:
             return cast(value, "DOUBLE")
-        case Stored.DOUBLE:
+        case DatabaseType.DOUBLE:
             return _finite(cast(value, "DOUBLE"))
-        case Stored.NUMERIC:
+        case DatabaseType.NUMERIC:
             return _from_numeric(value)
         case _:
             # By a number of any length: the text of a double may be too small for the cast, which would raise.
@@ -171,13 +171,13 @@ def _from_numeric(value: exp.Expression) -> exp.Expression:
     return exp.Case().when(tiny, literal(0.0)).when(inside, cast(value, "DOUBLE"))
 
 
-def _integer(value: exp.Expression, stored: Stored) -> exp.Expression:
+def _integer(value: exp.Expression, stored: DatabaseType) -> exp.Expression:
     match stored:
-        case Stored.WHOLE:
+        case DatabaseType.WHOLE:
             return cast(value, "BIGINT")
-        case Stored.DOUBLE:
+        case DatabaseType.DOUBLE:
             return _from_whole(cast(value, "DOUBLE"))
-        case Stored.NUMERIC:
+        case DatabaseType.NUMERIC:
             return _from_whole(value)
         case _:
             return _when(_is_written(value, _NUMBER, "numeric"), _from_whole(numeric(_plain(value))))
@@ -194,11 +194,11 @@ def _from_whole(value: exp.Expression) -> exp.Expression:
     return _when(joined(exp.And, conditions), cast(value, "BIGINT"))
 
 
-def _boolean(value: exp.Expression, stored: Stored) -> exp.Expression:
-    if stored is Stored.TEXT:
+def _boolean(value: exp.Expression, stored: DatabaseType) -> exp.Expression:
+    if stored is DatabaseType.TEXT:
         word = call("LOWER", call("BTRIM", _plain(value), text(_BLANK)))
         return _chosen(word, [text(each) for each in _TRUE], [text(each) for each in _FALSE])
-    if stored is Stored.BOOLEAN:
+    if stored is DatabaseType.BOOLEAN:
         return _chosen(value, [exp.true()], [exp.false()])
     one, zero = (exp.Literal.number(digit) for digit in (1, 0))
     return _chosen(value, [one], [zero])
@@ -211,11 +211,11 @@ def _chosen(value: exp.Expression, true: list[exp.Expression], false: list[exp.E
     return decided
 
 
-def _day(value: exp.Expression, stored: Stored) -> exp.Expression:
+def _day(value: exp.Expression, stored: DatabaseType) -> exp.Expression:
     match stored:
-        case Stored.TEXT:
+        case DatabaseType.TEXT:
             return _when(_is_written(value, _DAY, "timestamp"), cast(cast(_plain(value), "TIMESTAMP"), "DATE"))
-        case Stored.DAY:
+        case DatabaseType.DAY:
             return _when(call("ISFINITE", value), value.copy())
         case _:
             # The session's time zone is UTC.

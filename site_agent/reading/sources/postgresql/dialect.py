@@ -27,7 +27,7 @@ from site_agent.reading.statements.sql_trees import (
 )
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.question.query import GroupBy
 from wardround.federation.study.study import ColumnType, Value
 
@@ -43,7 +43,7 @@ Places = Mapping[tuple[str, tuple[str, ...]], str]
 """Which column of the typed rows holds the place of a column's text among some words."""
 
 
-def places_needed(form: Shape) -> Places:
+def places_needed(form: AnswerLayout) -> Places:
     """A name for the place of every text that makes a cell of the question."""
     wanted: dict[tuple[str, tuple[str, ...]], str] = {}
     for part in form.parts:

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from site_agent.reading.dataset import Declared
 from site_agent.reading.relations.hospital_select import placed, relation_query
-from site_agent.reading.sources.postgresql.columns import Stored, StoredType
+from site_agent.reading.sources.postgresql.columns import DatabaseType, StoredType
 from site_agent.reading.sources.postgresql.connection import OLDEST, Connection, fault_of, lines
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway
 from wardround.federation.study.study import Table
@@ -40,18 +40,18 @@ FROM pg_roles WHERE rolname = current_user
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CatalogueColumns:
     """A relation that can be read: its query, and what each of its columns holds."""
 
     query: exp.Query
     columns: Mapping[str, StoredType]
 
-    def stored(self, name: str) -> Stored:
+    def stored(self, name: str) -> DatabaseType:
         """What a column holds."""
         return self.columns[name].stored
 
 
-def described(connection: Connection, table: Table, relation: str, declared: Declared) -> Layout:
+def described(connection: Connection, table: Table, relation: str, declared: Declared) -> CatalogueColumns:
     """The columns of a relation.
 
     Raises:
@@ -83,7 +83,7 @@ def described(connection: Connection, table: Table, relation: str, declared: Dec
     for name, _ in names:
         if [other for other, _ in names].count(name) > 1:
             raise SchemaRefused(f"The table {table.name!r} has the column {name!r} twice at this site.")
-    return Layout(query, {name: types[oid] for name, oid in names})
+    return CatalogueColumns(query, {name: types[oid] for name, oid in names})
 
 
 def qualified(table: Table, relation: str, declared: Declared) -> exp.Query:
@@ -99,7 +99,7 @@ def qualified(table: Table, relation: str, declared: Declared) -> exp.Query:
     return placed(query, schema=_PUBLIC)
 
 
-def check_rank(connection: Connection, layout: Layout, table: Table, rank: str) -> None:
+def check_rank(connection: Connection, layout: CatalogueColumns, table: Table, rank: str) -> None:
     """Refuse a rank that the database itself does not keep different within a unit.
 
     Raises:

@@ -25,7 +25,7 @@ from site_agent.reading.memory_limits import Limits
 from site_agent.reading.refusals import missing_column, nested_key, other_type
 from site_agent.reading.sources.postgresql.columns import (
     THIS,
-    Stored,
+    DatabaseType,
     accepts,
     accepts_key,
     held,
@@ -35,14 +35,14 @@ from site_agent.reading.sources.postgresql.columns import (
 )
 from site_agent.reading.sources.postgresql.connection import Connection, check_address, fault_of, reading
 from site_agent.reading.sources.postgresql.dialect import Places, PostgresqlDialect, is_storable, literal, places_needed
-from site_agent.reading.sources.postgresql.schema import Layout, check_rank, described, role_can_write
+from site_agent.reading.sources.postgresql.schema import CatalogueColumns, check_rank, described, role_can_write
 from site_agent.reading.sources.postgresql.tallies import RANK, PostgresqlTallies
 from site_agent.reading.statements.records import UNIT, TypedRows, columns_needed
 from site_agent.reading.statements.sql_trees import cast, identifier, integer, minus, named, paren, present, ref, text
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import SchemaRefused, SourceAway
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.study.study import Column, ColumnType, Table
 from wardround.privacy.noise.vectors import Bounded
 
@@ -86,23 +86,23 @@ class PostgresqlTable:
         """A connection for one question."""
         return reading(self.address, timeout_seconds=self.timeout_seconds)
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         """Look at names and types only; see `Dataset.check`."""
         self._checked(form.table, columns_needed(form))
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         """Bound inside the database; see `Dataset.bounded`."""
         return self._answered(form, lambda tallies: tallies.bounded(form))
 
-    def keys(self, form: Shape) -> dict[str, int]:
+    def keys(self, form: AnswerLayout) -> dict[str, int]:
         """Bound inside the database; see `Dataset.keys`."""
         return self._answered(form, lambda tallies: tallies.open_keys(form))
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         """Look at names and types only; see `Dataset.check_step`."""
         self.check(schema_of(form))
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         """Read rows; see `Dataset.examples`."""
         return read_examples(form, self, key=self.key, limits=self.limits)
 
@@ -127,7 +127,7 @@ class PostgresqlTable:
             fault = fault_of(error)
         raise fault
 
-    def _answered(self, form: Shape, answer: Callable[[PostgresqlTallies], Answer]) -> Answer:
+    def _answered(self, form: AnswerLayout, answer: Callable[[PostgresqlTallies], Answer]) -> Answer:
         try:
             with self.reading() as connection:
                 return answer(self.tallies(connection, form))
@@ -136,12 +136,12 @@ class PostgresqlTable:
             fault = fault_of(error)
         raise fault
 
-    def tallies(self, connection: Connection, form: Shape) -> PostgresqlTallies:
+    def tallies(self, connection: Connection, form: AnswerLayout) -> PostgresqlTallies:
         """The typed rows of a question, ready to be added up."""
         columns = columns_needed(form)
         layout = self._layout(connection, form.table, columns)
         places = places_needed(form)
-        whole = layout.stored(form.table.unit_key) is Stored.WHOLE
+        whole = layout.stored(form.table.unit_key) is DatabaseType.WHOLE
         rows = _typed_rows(form.table, columns, layout, places, rank=self.rank)
         dialect = PostgresqlDialect(_seed(self.key), whole_keys=whole, places=places)
         return PostgresqlTallies(connection, rows, dialect, ranked=self.rank is not None)
@@ -161,7 +161,7 @@ class PostgresqlTable:
             raise SourceAway(f"The database of the table {table.name!r} cannot be reached now.", unread=True)
         raise SchemaRefused(f"The database of the table {table.name!r} refuses what the site's role asks.")
 
-    def _layout(self, connection: Connection, table: Table, columns: Sequence[Column]) -> Layout:
+    def _layout(self, connection: Connection, table: Table, columns: Sequence[Column]) -> CatalogueColumns:
         layout = described(connection, table, self.relation, self.declared)
         for name in (table.unit_key, *(column.name for column in columns)):
             if name not in layout.columns:
@@ -182,7 +182,7 @@ def _seed(key: bytes) -> int:
 
 
 def _typed_rows(
-    table: Table, columns: Sequence[Column], layout: Layout, places: Places, *, rank: str | None
+    table: Table, columns: Sequence[Column], layout: CatalogueColumns, places: Places, *, rank: str | None
 ) -> TypedRows:
     wanted = [named(typed_key(table.unit_key, layout.stored(table.unit_key)), UNIT)]
     typed = {column_name(column.name): typed_column(column, layout.stored(column.name)) for column in columns}
@@ -233,7 +233,7 @@ def _element(word: str) -> str:
     return f'"{escaped}"'
 
 
-def _handed_out(table: Table, layout: Layout) -> exp.Select:
+def _handed_out(table: Table, layout: CatalogueColumns) -> exp.Select:
     rows = _typed_rows(table, table.columns, layout, {}, rank=None)
     wanted: list[exp.Expression] = [ref(UNIT)]
     for column in table.columns:

@@ -29,7 +29,7 @@ from site_agent.reading.statements.bounding_sql import capped_tally_statement, k
 from site_agent.reading.statements.records import UNIT, TypedRows
 from site_agent.reading.statements.sql_trees import paren, ref
 from site_agent.reading.statements.tally_sql import read_tally, tally_statement
-from wardround.federation.forms.parts import Part, Records, Shape, Tally
+from wardround.federation.forms.parts import AnswerLayout, Part, Records, Tally
 from wardround.privacy.noise.vectors import Bounded
 
 RANK = "rank"
@@ -50,15 +50,15 @@ class PostgresqlTallies:
     arrays: bool = True
     peeked: int = _PEEKED
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         """The bounded totals of every part."""
         return tuple(finish(part, self._tally(form, part)) for part in form.parts)
 
-    def open_keys(self, form: Shape) -> dict[str, int]:
+    def open_keys(self, form: AnswerLayout) -> dict[str, int]:
         """How many units hold each text of the question's open column."""
         return read_keys(self._lines(keys_statement(form, self.rows, self.dialect)))
 
-    def _tally(self, form: Shape, part: Part) -> Tally:
+    def _tally(self, form: AnswerLayout, part: Part) -> Tally:
         cap = record_cap(form, part)
         if cap is None:
             return self._counted(form, part, self.rows)
@@ -71,15 +71,15 @@ class PostgresqlTallies:
             return self._windowed(form, part, self.rows, cap)
         return self._packed(form, part, cap, packed)
 
-    def _counted(self, form: Shape, part: Part, rows: TypedRows) -> Tally:
+    def _counted(self, form: AnswerLayout, part: Part, rows: TypedRows) -> Tally:
         statement = tally_statement(form, part, rows, self.dialect)
         return read_tally(part, self._lines(levels_once(statement, part)))
 
-    def _windowed(self, form: Shape, part: Part, rows: TypedRows, cap: int) -> Tally:
+    def _windowed(self, form: AnswerLayout, part: Part, rows: TypedRows, cap: int) -> Tally:
         statement = capped_tally_statement(form, part, rows, self.dialect, cap=cap)
         return read_tally(part, self._lines(levels_once(statement, part)))
 
-    def _packed(self, form: Shape, part: Part, cap: int, packed: Packing) -> Tally:
+    def _packed(self, form: AnswerLayout, part: Part, cap: int, packed: Packing) -> Tally:
         if self.arrays:
             # One array holds a gibibyte at most; windows make the same choice, and are sorted on the server's disk.
             with contextlib.suppress(*_CRAMMED), self.connection.transaction():
@@ -89,7 +89,7 @@ class PostgresqlTallies:
         tally = read_tally(part, self._lines(levels_once(statement, part)))
         return added(tally, self._beyond(form, part, cap, packed))
 
-    def _by_array(self, form: Shape, part: Part, cap: int, packed: Packing) -> Tally:
+    def _by_array(self, form: AnswerLayout, part: Part, cap: int, packed: Packing) -> Tally:
         rows = self.rows
         beyond = packed.folded and self._begin_beyond(rows, packed)
         if beyond:
@@ -104,7 +104,7 @@ class PostgresqlTallies:
             return tally
         return added(tally, self._beyond(form, part, cap, packed))
 
-    def _beyond(self, form: Shape, part: Part, cap: int, packed: Packing) -> Tally:
+    def _beyond(self, form: AnswerLayout, part: Part, cap: int, packed: Packing) -> Tally:
         """Of the units whose keys do not fit beside their records."""
         others = restricted(self.rows, paren(exp.Not(this=paren(packed.holds(ref(UNIT))))))
         return self._windowed(form, part, others, cap)

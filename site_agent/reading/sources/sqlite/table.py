@@ -33,8 +33,8 @@ from site_agent.reading.statements.records import UNIT, TypedRows, columns_neede
 from site_agent.reading.statements.sql_trees import named, present, ref
 from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import FederationError, SchemaRefused, SourceAway, SourceFailed
-from wardround.federation.forms.parts import Shape
-from wardround.federation.models.step_layout import StepForm
+from wardround.federation.forms.parts import AnswerLayout
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.study.study import Column, ColumnType, Table, parse_date
 from wardround.privacy.noise.vectors import Bounded
 
@@ -64,23 +64,23 @@ class SqliteTable:
     limits: Limits = field(default_factory=Limits)
     declared: Declared = field(default_factory=Declared)
 
-    def check(self, form: Shape) -> None:
+    def check(self, form: AnswerLayout) -> None:
         """Look at names only; see `Dataset.check`."""
         self._described(form.table, columns_needed(form))
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         """Read and bound; see `Dataset.bounded`."""
         return self._answered(form, lambda tallies: tallies.bounded(form))
 
-    def keys(self, form: Shape) -> dict[str, int]:
+    def keys(self, form: AnswerLayout) -> dict[str, int]:
         """Read and bound; see `Dataset.keys`."""
         return self._answered(form, lambda tallies: open_keys(tallies, form))
 
-    def check_step(self, form: StepForm) -> None:
+    def check_step(self, form: StepLayout) -> None:
         """Look at names and types only; see `Dataset.check_step`."""
         self.check(schema_of(form))
 
-    def examples(self, form: StepForm) -> Examples:
+    def examples(self, form: StepLayout) -> Examples:
         """Read rows; see `Dataset.examples`."""
         return read_examples(form, self, key=self.key, limits=self.limits)
 
@@ -114,7 +114,7 @@ class SqliteTable:
             fault = _fault_of(error)
         raise fault
 
-    def _answered(self, form: Shape, answer: Callable[[SqliteTallies], Answer]) -> Answer:
+    def _answered(self, form: AnswerLayout, answer: Callable[[SqliteTallies], Answer]) -> Answer:
         try:
             columns, dialect = columns_needed(form), SqliteDialect()
             with reading(

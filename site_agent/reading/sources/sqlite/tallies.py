@@ -19,12 +19,12 @@ from site_agent.reading.bounding.contribution_bounding import counted_tally, num
 from site_agent.reading.bounding.gathering import gathering, most_rows
 from site_agent.reading.bounding.giants import Beginnings, Numbers
 from site_agent.reading.bounding.tally import added, finish, is_collapsed, record_cap
-from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, Share, pieces
+from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, UnitShare, pieces
 from site_agent.reading.sources.sqlite.connection import seed_of
 from site_agent.reading.sources.sqlite.dialect import SHARE, SqliteDialect, written
 from site_agent.reading.statements.records import CELL, SELECTED, UNIT, TypedRows, level_names, selected
 from site_agent.reading.statements.sql_trees import call, cast, integer, joined, paren, ref, relation, text
-from wardround.federation.forms.parts import Part, Shape, Tally
+from wardround.federation.forms.parts import AnswerLayout, Part, Tally
 from wardround.privacy.noise.vectors import Bounded, IntVector
 
 _AT_ONCE = 2**16
@@ -46,14 +46,14 @@ class SqliteTallies:
     room_bytes: int
     dialect: SqliteDialect
 
-    def bounded(self, form: Shape) -> tuple[Bounded, ...]:
+    def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
         """The bounded totals of every part."""
         return tuple(finish(part, self._tally(form, part)) for part in form.parts)
 
-    def _tally(self, form: Shape, part: Part) -> Tally:
+    def _tally(self, form: AnswerLayout, part: Part) -> Tally:
         return functools.reduce(added, pieces(_Gathered(self, form, part)))
 
-    def among(self, share: Share) -> tuple[TypedRows, dict[str, object]]:
+    def among(self, share: UnitShare) -> tuple[TypedRows, dict[str, object]]:
         """The rows of a share's units, and the parameters of a statement over them."""
         wanted: list[exp.Expression] = []
         if share.of > 1:
@@ -119,10 +119,10 @@ class _Gathered:
     """The tally of one part. See `Reading`."""
 
     source: SqliteTallies
-    form: Shape
+    form: AnswerLayout
     part: Part
 
-    def at_once(self, share: Share) -> Tally:
+    def at_once(self, share: UnitShare) -> Tally:
         units = UnitNumbers(self.source.room_bytes // 4)
         found = gathering(self.form, self.part, self.source.room_bytes // 2)
         for lines in self._rows(share, (UNIT, CELL, *level_names(self.part))):
@@ -131,7 +131,7 @@ class _Gathered:
             found.add(numbers, _whole(cells), [_whole(level) for level in levels])
         return found.tally(units.seeds(self.source.key), self.source.key)
 
-    def giants(self, share: Share) -> Mapping[Key, Callable[[], Tally]]:
+    def giants(self, share: UnitShare) -> Mapping[Key, Callable[[], Tally]]:
         """Units with too many rows; records that are one for each cell are never more than the question's cells."""
         cap = record_cap(self.form, self.part)
         if cap is None or is_collapsed(self.form, self.part):
@@ -160,7 +160,7 @@ class _Gathered:
             found.add(numbered(cells, levels, record_number(self.part)))
         return found.counts()
 
-    def _rows(self, share: Share, names: Sequence[str]) -> Iterator[Lines]:
+    def _rows(self, share: UnitShare, names: Sequence[str]) -> Iterator[Lines]:
         rows, given = self.source.among(share)
         return self.source.some(self._statement(rows, names), given)
 

@@ -17,13 +17,13 @@ from sqlglot import exp
 
 from site_agent.reading.bounding.contribution_bounding import chosen_places, places_of
 from site_agent.reading.bounding.giants import Numbers, Range, texts_at
-from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, Share, pieces
+from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, UnitShare, pieces
 from site_agent.reading.sources.sqlite.connection import seed_of
 from site_agent.reading.sources.sqlite.tallies import SqliteTallies, UnitNumbers, same_unit
 from site_agent.reading.statements.bounding_sql import KEY, both_keys, key_rows, read_keys
 from site_agent.reading.statements.records import TypedRows
 from site_agent.reading.statements.sql_trees import cast, ref
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.study.study import Unit
 from wardround.privacy.noise.vectors import IntVector
 
@@ -45,7 +45,7 @@ def most_texts(room_bytes: int) -> int:
     return room_bytes // 2 // _TEXT_BYTES
 
 
-def open_keys(source: SqliteTallies, form: Shape) -> dict[str, int]:
+def open_keys(source: SqliteTallies, form: AnswerLayout) -> dict[str, int]:
     """How many units hold each text of the question's open column."""
     return functools.reduce(both_keys, pieces(_Texts(source, form)))
 
@@ -98,9 +98,9 @@ class _Texts:
     """See `Reading`."""
 
     source: SqliteTallies
-    form: Shape
+    form: AnswerLayout
 
-    def at_once(self, share: Share) -> dict[str, int]:
+    def at_once(self, share: UnitShare) -> dict[str, int]:
         source, by_patient = self.source, self.form.unit is Unit.PATIENT
         units, texts = UnitNumbers(source.room_bytes // 8), _Different(source.room_bytes // 2)
         pairs, numbers = _Pairs(source.room_bytes // 4), np.zeros(0, dtype=np.int64)
@@ -116,7 +116,7 @@ class _Texts:
         counted = zip(texts.texts(), numbers.tolist(), strict=True)
         return _shown((text, number) for text, number in counted if number)
 
-    def giants(self, share: Share) -> Mapping[Key, Callable[[], dict[str, int]]]:
+    def giants(self, share: UnitShare) -> Mapping[Key, Callable[[], dict[str, int]]]:
         if self.form.unit is not Unit.PATIENT:
             return {}
         rows, given = self.source.among(share)
@@ -129,7 +129,7 @@ class _Texts:
 
     def _alone(self, unit: Key) -> dict[str, int]:
         mine = exp.select("*").from_(self.source.rows.query.subquery("every")).where(same_unit(unit, _MINE))
-        texts = UnitTexts(self.source, key_rows(self.form, TypedRows(mine), self.source.dialect), unit)
+        texts = SqliteTexts(self.source, key_rows(self.form, TypedRows(mine), self.source.dialect), unit)
         seed, most = self._seed(unit), self.form.parts[0].max_groups
         return _shown((text, 1) for text in texts_at(texts, lambda number: places_of(number, seed % number, most)))
 
@@ -161,7 +161,7 @@ class _Texts:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitTexts:
+class SqliteTexts:
     """See `giants.Texts`; `rows` are the (unit, key) of the unit `:mine`, which is `unit`."""
 
     source: SqliteTallies

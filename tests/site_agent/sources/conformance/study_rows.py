@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping
 
 from tests.site_agent.sources.reference_totals import Cell, Row
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.plan.layout import shape
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
@@ -86,7 +86,7 @@ def groupings(statistic: Statistic) -> Mapping[str, tuple[Grouping, ...]]:
 
 def question(
     statistic: Statistic, study: Study, grouping: tuple[Grouping, ...] = (), cohort: Expression | None = None
-) -> Shape:
+) -> AnswerLayout:
     query = Query("visits", AGGREGATES[statistic], cohort, grouping)
     return shape(query, study, Mechanism.DISCRETE_GAUSSIAN)
 

@@ -24,7 +24,7 @@ from tests.site_agent.sources.conformance.study_rows import (
     strange,
 )
 from tests.site_agent.sources.reference_totals import Row, reference_keys, reference_totals
-from wardround.federation.forms.parts import Shape
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.question.query import Statistic
 from wardround.federation.study.study import Study
 
@@ -40,12 +40,12 @@ EVERY = pytest.mark.parametrize(
 WHOLE, VALUE = "whole", "by value"
 
 
-def totals(dataset: Dataset, asked: Shape) -> list[list[int]]:
+def totals(dataset: Dataset, asked: AnswerLayout) -> list[list[int]]:
     dataset.check(asked)
     return [part.total.tolist() for part in dataset.bounded(asked)]
 
 
-def asked_of(statistic: Statistic) -> Iterator[Shape]:
+def asked_of(statistic: Statistic) -> Iterator[AnswerLayout]:
     """Every grouping of all patients, and some again of a cohort and of events."""
     for name, grouping in groupings(statistic).items():
         yield question(statistic, agreed(), grouping)

@@ -23,7 +23,7 @@ _NUMBERS = itertools.count()
 _SOME_DAY = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 
 
-class View(Protocol):
+class MendedBytes(Protocol):
     """What is read in place of a file's own bytes."""
 
     @property
@@ -40,7 +40,7 @@ class MendedFile:
 
     source: str
     state: str
-    view: View
+    view: MendedBytes
     name: str = field(default_factory=lambda: f"{_SCHEME}://{next(_NUMBERS)}")
 
 
