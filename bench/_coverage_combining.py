@@ -17,8 +17,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.combining import combine
-from coordinator.combining.released_answer import combine_releases
+from coordinator.rounds.combining import combine, combine_releases
 from tests.federation.statistics.cohorts import Aggregate, Experiment, Statistic
 from wardround.analyst.asking import quantile_search as search
 from wardround.analyst.asking.multi_round import round_epsilon

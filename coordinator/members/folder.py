@@ -2,8 +2,9 @@
 
 study.toml  coordinator.toml  identity.pem  authority/  ledger.sqlite  address  enrolment_address  serving  pieces/
 
-While `init` has not come to its end there is a file `unfinished` besides. That alone tells an init that was cut short,
-which is begun again, from a coordinator that lost something, which is not.
+coordinator.toml says where the coordinator listens and how long what it issues lives. While `init` has not come to its
+end there is a file `unfinished` besides. That alone tells an init that was cut short, which is begun again, from a
+coordinator that lost something, which is not.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.members.authority import Authority
-from coordinator.members.configuration import CoordinatorConfiguration, parse_coordinator, read_coordinator
-from wardround.federation.addresses import join_address, split_address
+from wardround.federation.addresses import address_fault, join_address, split_address
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, lost
 from wardround.federation.private_files import STAGED, create_private, make_private_folder, sync_folder, write_private
-from wardround.federation.strict_toml import check_plain, read_text
+from wardround.federation.strict_toml import Section, check_plain, parse, read_text
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import new_study, parse_study
 from wardround.federation.trust.identity import Identity
 
 UNFINISHED = "unfinished"
 SAMPLE = "# See deploy/coordinator.toml for every key; these are the defaults.\n"
+LOOPBACK = "127.0.0.1:0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +148,57 @@ def _held_port(host: str, held: contextlib.ExitStack) -> int:
     probe = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
     probe.bind((host, 0))
     return int(probe.getsockname()[1])
+
+
+FORTNIGHT_HOURS = 14 * 24.0
+WEEK_HOURS = 7 * 24.0
+QUARTER_HOURS = 90 * 24.0
+YEAR_HOURS = 366 * 24.0
+SHORTEST_HOURS = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorConfiguration:
+    """Two ports (one for enrolment alone), the names they are dialled by, and lifetimes."""
+
+    listen: str = LOOPBACK
+    enrolment_listen: str = LOOPBACK
+    address: str | None = None
+    enrolment_address: str | None = None
+    certificate_hours: float = FORTNIGHT_HOURS
+    analyst_hours: float = QUARTER_HOURS
+    invitation_hours: float = WEEK_HOURS
+
+
+def read_coordinator(path: Path) -> CoordinatorConfiguration:
+    """The configuration in a file."""
+    return parse_coordinator(read_text(path), name=path.name)
+
+
+def parse_coordinator(text: str, *, name: str = "coordinator.toml") -> CoordinatorConfiguration:
+    """The configuration in a text."""
+    top = parse(text, name=name)
+    configuration = CoordinatorConfiguration(
+        listen=_address(top, "listen", LOOPBACK),
+        enrolment_listen=_address(top, "enrolment_listen", LOOPBACK),
+        address=_address(top, "address", "") or None,
+        enrolment_address=_address(top, "enrolment_address", "") or None,
+        certificate_hours=top.number("certificate_hours", FORTNIGHT_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
+        analyst_hours=top.number("analyst_hours", QUARTER_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
+        invitation_hours=top.number("invitation_hours", WEEK_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
+    )
+    top.close()
+    if (configuration.address is None) != (configuration.enrolment_address is None):
+        raise ConfigurationMistaken(f"{name}: address and enrolment_address are given together or not at all.")
+    if configuration.address is None and split_address(configuration.listen)[0] in ("0.0.0.0", "::"):  # noqa: S104
+        raise ConfigurationMistaken(f"{name}: listen is every address, so address must say which one sites dial.")
+    return configuration
+
+
+def _address(top: Section, key: str, default: str) -> str:
+    if not top.has(key):
+        return default
+    address = top.text(key)
+    if (fault := address_fault(address)) is not None:
+        raise top.fault(key, fault)
+    return address

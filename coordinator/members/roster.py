@@ -1,7 +1,8 @@
 """Who belongs to the study: sites with their keys and declared numbers, and analysts.
 
-Every read goes to the database, so a revocation made by another process holds from the next call on. A
-name is used once: what a name has spent and signed stays with it.
+A name is used once: what a name has spent and signed stays with it. A certificate alone opens nothing: it says who
+calls, and the roster says whether that name, with that very TLS key, may still take part. Both are read anew at each
+call, so a revocation made by another process holds from the next call on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from coordinator.store.ledger import Ledger
 from coordinator.store.members import AnalystRecord, ChangingMember, MemberState, SiteRecord
 from wardround.federation.errors import ConfigurationMistaken, NotAuthorized, SiteFrozen
 from wardround.federation.limits import NAME
+from wardround.federation.trust.certificates import Role, holder
 from wardround.federation.trust.identity import PublicIdentity
 
 MOST_PATIENTS = 10**12
@@ -124,3 +126,18 @@ def check_name(name: str) -> None:
         raise ConfigurationMistaken(
             f"{name!r} is not a name; use letters, digits, '-' and '_', beginning with a letter."
         )
+
+
+def authorize(ledger: Ledger, certificate: bytes, role: Role) -> str:
+    """The caller's name, if it may act in `role` now; otherwise `NotAuthorized` or `SiteFrozen`."""
+    caller = holder(certificate)
+    if caller.role is not role:
+        raise NotAuthorized(f"this call needs a certificate of the role {role.value}, not {caller.role.value}.")
+    if ledger.members.tls_key(caller.name) != caller.tls_key:
+        raise NotAuthorized
+    roster = Roster(ledger)
+    match role:
+        case Role.SITE:
+            return roster.admit_site(caller.name).name
+        case _:
+            return roster.admit_analyst(caller.name).name

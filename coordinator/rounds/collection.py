@@ -1,18 +1,23 @@
-"""What sites hand in: authentic, expected, once.
+"""What sites hand in: authentic, expected, once; and whom a round waits for.
 
 Authentic: the site's enrolled identity signed an entry that names exactly these bytes. Expected: a task was
 opened for this site, and the bytes have its form. Once: the same bytes again get the same receipt; other
 bytes under the same plan, or a chain that contradicts itself, freeze the site. Values are never logged.
+
+A round waits by who answered and who took the task up, never by what was answered. Everybody has the study's deadline.
+Only who was away when the round before of the same training ended is given up earlier, and only where the others are
+enough; who takes the task up again has the whole deadline like the rest.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from coordinator.accounts.accounting import Accounting
 from coordinator.clock import Clock
 from coordinator.members.roster import Roster, refuse_unless_active
-from coordinator.rounds.awaiting import Awaited, awaited
 from coordinator.rounds.dispatch import Dispatch, round_key, site_key
 from coordinator.store.ledger import Ledger
 from coordinator.store.submissions import AcceptingTask
@@ -40,6 +45,9 @@ LOOK_SECONDS = 1.0
 _CODE = re.compile(r"[A-Za-z]{1,64}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST_SEQUENCE = 2**62
+SHARE_FOR_THE_AWAY = 1 / 30
+"""Of the deadline, after the others have answered: time to take up a task, not to compute."""
+_WORKING = frozenset((SiteState.OPEN, SiteState.CLAIMED, SiteState.FAILED))
 
 
 class Collection:
@@ -208,3 +216,30 @@ def _fork(task: AcceptingTask, entry: Entry) -> str | None:
     if any(task.digest_at(place.sequence) not in (None, place.digest) for place in _places(entry)):
         return "two entries at one place of the site's chain"
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The wait of one round, in the coordinator's seconds."""
+
+    deadline: float
+    short_seconds: float
+    away: frozenset[str]
+    needed: int
+
+    def ends(self, states: Mapping[str, SiteState], *, before: float, now: float) -> float:
+        """When the wait ends as things stand; `before` is what this said last, at first the deadline."""
+        working = {site: state for site, state in states.items() if state in _WORKING}
+        if not working:
+            return now
+        answered = sum(state is SiteState.RELEASED for state in states.values())
+        # A source that fails is no sign that it will be mended; a task that was taken up is one of work.
+        back = any(state is SiteState.CLAIMED or site not in self.away for site, state in working.items())
+        if back or answered < self.needed:
+            return self.deadline
+        return min(before, now + self.short_seconds)
+
+
+def awaited(*, now: float, deadline_seconds: float, away: frozenset[str], needed: int) -> Awaited:
+    """The wait of a round that begins now, for an answer of at least so many sites."""
+    return Awaited(now + deadline_seconds, deadline_seconds * SHARE_FOR_THE_AWAY, away, needed)

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from coordinator.accounts.accounting import Accounting, Balances, PlannedQuestion, question_of
 from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
-from coordinator.combining.training_sums import updates
 from coordinator.members.roster import Roster
 from coordinator.rounds.collection import Collection
+from coordinator.rounds.combining import updates
 from coordinator.rounds.dispatch import Dispatch, round_key
 from coordinator.rounds.expected_error import expected_errors
 from coordinator.rounds.planning import loss_of, planned_for, step_plan, step_target, target_of

@@ -2,6 +2,9 @@
 
 Pure: no ledger, no clock, no entropy. The same question of the same participants under the same study is always
 the same plan, and so the same plan id; that is what makes a repeated question free.
+
+A threshold of keys is as low as the question's own share of the study's δ allows, so that as many questions for keys
+fit a study as its ε admits. A choice is made by votes or from a noised table, whichever has the smaller regret.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from fractions import Fraction
 
 from coordinator.accounts.accounting import PlannedQuestion
 from coordinator.rounds.expected_error import log_size
-from coordinator.rounds.selection_terms import merit, planned_threshold
 from coordinator.store.rounds import Question
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout, Part
@@ -22,7 +24,17 @@ from wardround.federation.models.training import Step
 from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.charge_split import shares
 from wardround.federation.plan.layout import layout
-from wardround.federation.plan.plan import Plan, Planned, PrivacyTarget, form_of, planned, privacy_target
+from wardround.federation.plan.plan import (
+    Plan,
+    Planned,
+    PrivacyTarget,
+    facts_of,
+    form_of,
+    planned,
+    privacy_target,
+    selection,
+    selection_slack,
+)
 from wardround.federation.plan.typed import Typed, type_query
 from wardround.federation.question.answer import MAX_UPDATE_BYTES, Loss
 from wardround.federation.question.query import Query
@@ -33,10 +45,13 @@ from wardround.privacy.budget.calibration import SLACK_SHARE, gaussian_scale, la
 from wardround.privacy.budget.facts import AnyMechanism
 from wardround.privacy.budget.filter import LEAST_DELTA, epsilon_charged
 from wardround.privacy.budget.parallel import in_parallel
+from wardround.privacy.mechanisms.partition_selection import LARGEST_THRESHOLD, least_threshold
 from wardround.privacy.mechanisms.private_selection import Choosing
 from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 
 _NONCE = re.compile(r"[0-9a-fA-F]{0,64}")
+# An allowance comes from floating point, whose last places differ between machines; a site must not refuse for them.
+_KEPT = (999, 1000)
 
 
 def planned_again(question: Question, study: Study) -> PlannedQuestion:
@@ -203,3 +218,22 @@ def _scale(mechanism: AnyMechanism, part: Part, target: PrivacyTarget, *, share:
 
 def _slack_of(delta: float) -> int:
     return math.floor(Fraction(delta) * SLACK_SHARE * SLACK_UNIT)
+
+
+def planned_threshold(law: NoiseDistribution, part: Part, study: Study, *, slack: int) -> int:
+    """The least threshold that the question's share of the study's slack pays for, within `slack` units a site."""
+    share = selection_slack(selection(law, part, LARGEST_THRESHOLD).cost(), study)
+    units = min(share, slack) * _KEPT[0] // _KEPT[1]
+    if units < 1:
+        raise QueryMistaken(
+            "which values an open category has can only be shown with a δ above 0, in the study and in the question; "
+            "list the values you are interested in instead."
+        )
+    return least_threshold(law, delta=units / SLACK_UNIT, max_keys=part.max_groups, steps=part.increment)
+
+
+def merit(plan: Plan, form: AnswerLayout) -> float | None:
+    """What makes one plan for keys or for a choice better than another, the less the better; None for any other."""
+    part = form.parts[0]
+    own = own_definition(part).merit
+    return None if own is None else own(facts_of(plan, form)[0], part, len(plan.participants))

@@ -14,9 +14,8 @@ from typing import Protocol
 
 from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
 from coordinator.clock import Clock
-from coordinator.combining.possible import impossible
-from coordinator.combining.released_answer import combine_releases
 from coordinator.rounds.collection import Collection
+from coordinator.rounds.combining import combine_releases, impossible
 from coordinator.rounds.dispatch import Dispatch, round_key
 from coordinator.rounds.planning import loss_of, planned_again
 from coordinator.rounds.stored_answers import StoredAnswer, keep_answer

@@ -14,8 +14,7 @@ import grpc
 from coordinator.members.folder import CoordinatorFolder, create_folder, open_folder
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.serving.analyst_service import AnalystService
-from coordinator.serving.enrolment_service import EnrolmentService
-from coordinator.serving.site_service import SiteService
+from coordinator.serving.site_service import EnrolmentService, SiteService
 from coordinator.store.ledger import Ledger, begin_ledger, open_ledger
 from protos._generated.analyst_service_pb2_grpc import add_AnalystServiceServicer_to_server
 from protos._generated.enrolment_service_pb2_grpc import add_EnrolmentServiceServicer_to_server

@@ -1,6 +1,8 @@
 """The coordinator's ledger: one file, one study, one signing key.
 
-The study's allowance is fixed when the ledger is opened for the first time and never looks at an answer.
+The study's allowance is fixed when the ledger is opened for the first time and never looks at an answer. The chain
+says what happened; the coordinator's own tables say where things stand, so that nothing has to be added up to go on.
+Each row is written in the same transaction as the entry it repeats.
 """
 
 from __future__ import annotations
@@ -10,19 +12,148 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.store.answers import AnswerStore
 from coordinator.store.members import MemberStore
-from coordinator.store.rounds import RoundStore
-from coordinator.store.schema import LATER, SCHEMA
+from coordinator.store.rounds import AnswerStore, RoundStore
 from coordinator.store.submissions import SubmissionStore
 from coordinator.store.tasks import TaskStore
 from coordinator.store.trainings import TrainingStore
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.ledger import chain
+from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.entry_body import cap_body, decode_body, text_in
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Durability, lost
 from wardround.federation.study.study import Study
 from wardround.federation.trust.identity import Identity
+
+# A file is known by this very text, comments too, so it stays: what it calls a plan's message is canonical bytes now.
+_OWN = """
+CREATE TABLE sites (
+    name            TEXT PRIMARY KEY,
+    key             TEXT NOT NULL UNIQUE,
+    patients        INTEGER NOT NULL CHECK (patients >= 0),
+    dataset         TEXT NOT NULL,
+    study_signature BLOB NOT NULL,
+    state           TEXT NOT NULL CHECK (state IN ('active', 'frozen', 'revoked')),
+    -- the last place of the site's own chain that the coordinator has given a receipt for
+    head_sequence   INTEGER NOT NULL DEFAULT 0,
+    head_digest     TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- every place of a site's chain that the coordinator has seen; two digests at one place are a fork
+CREATE TABLE places (
+    site     TEXT NOT NULL REFERENCES sites (name),
+    sequence INTEGER NOT NULL,
+    digest   TEXT NOT NULL,
+    PRIMARY KEY (site, sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE analysts (
+    name  TEXT PRIMARY KEY,
+    state TEXT NOT NULL CHECK (state IN ('active', 'revoked'))
+) STRICT, WITHOUT ROWID;
+
+-- a plan is here once it is reserved; `plan` is the plan's message, and the key the hash of what it says
+CREATE TABLE rounds (
+    number      INTEGER PRIMARY KEY AUTOINCREMENT,
+    plan_id     TEXT NOT NULL UNIQUE,
+    plan        BLOB NOT NULL,
+    analyst     TEXT NOT NULL,
+    epsilon     REAL NOT NULL,
+    delta       REAL NOT NULL,
+    mu_squared  INTEGER NOT NULL,
+    pure        INTEGER NOT NULL,
+    slack       INTEGER NOT NULL,
+    -- when the charge was made; only for the report, no rule depends on a clock
+    reserved_at REAL NOT NULL,
+    state       TEXT NOT NULL CHECK (state IN ('reserved', 'open', 'settled', 'answered')),
+    opened_at   REAL,
+    outcome     TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX rounds_by_state ON rounds (state);
+
+CREATE TABLE tasks (
+    plan_id       TEXT NOT NULL REFERENCES rounds (plan_id),
+    site          TEXT NOT NULL REFERENCES sites (name),
+    number        INTEGER NOT NULL,
+    state         TEXT NOT NULL
+        CHECK (state IN ('open', 'pending', 'released', 'refused', 'failed', 'missing')),
+    -- how far the site's chain was known when the task was opened: its answer must come after that
+    opened_after  INTEGER NOT NULL,
+    PRIMARY KEY (plan_id, site)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tasks_by_site ON tasks (site, state, number);
+
+-- what a site answered, once; `entry` is the digest of its signed entry, `receipt` the number of ours
+CREATE TABLE submissions (
+    plan_id TEXT NOT NULL,
+    site    TEXT NOT NULL,
+    entry   TEXT NOT NULL,
+    code    TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    receipt INTEGER NOT NULL REFERENCES entries (sequence),
+    PRIMARY KEY (plan_id, site),
+    FOREIGN KEY (plan_id, site) REFERENCES tasks (plan_id, site)
+) STRICT;
+CREATE TRIGGER submissions_are_never_changed BEFORE UPDATE ON submissions
+BEGIN SELECT RAISE(ABORT, 'a submission is never changed'); END;
+CREATE TRIGGER submissions_are_never_removed BEFORE DELETE ON submissions
+BEGIN SELECT RAISE(ABORT, 'a submission is never removed'); END;
+
+CREATE TABLE answers (
+    plan_id TEXT PRIMARY KEY REFERENCES rounds (plan_id),
+    answer  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER answers_are_never_changed BEFORE UPDATE ON answers
+BEGIN SELECT RAISE(ABORT, 'an answer is never changed'); END;
+CREATE TRIGGER answers_are_never_removed BEFORE DELETE ON answers
+BEGIN SELECT RAISE(ABORT, 'an answer is never removed'); END;
+
+-- the TLS key each name on the roster was given a certificate for; any other key is a stranger's
+CREATE TABLE tls_keys (
+    name     TEXT PRIMARY KEY,
+    key_hash TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- an invitation is known by the hash of its secret, and belongs to the first signing key that uses it
+CREATE TABLE invitations (
+    secret_hash TEXT PRIMARY KEY,
+    site        TEXT NOT NULL,
+    expires     REAL NOT NULL,
+    used_by     TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
+"""
+
+SCHEMA = chain.SCHEMA + accounts.SCHEMA + _OWN
+
+LATER = """
+-- a training that has begun, by what its rounds have in common whoever takes part, with those who do
+CREATE TABLE IF NOT EXISTS trainings (
+    lineage      TEXT PRIMARY KEY,
+    block        TEXT NOT NULL UNIQUE,
+    participants TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- the rounds of trainings: a block is paid once it has a row, and each of its places is taken by one plan
+CREATE TABLE IF NOT EXISTS steps (
+    block   TEXT NOT NULL REFERENCES trainings (block),
+    place   INTEGER NOT NULL CHECK (place >= 0),
+    plan_id TEXT NOT NULL UNIQUE REFERENCES rounds (plan_id),
+    PRIMARY KEY (block, place)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS steps_are_never_changed BEFORE UPDATE ON steps
+BEGIN SELECT RAISE(ABORT, 'a step is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS steps_are_never_removed BEFORE DELETE ON steps
+BEGIN SELECT RAISE(ABORT, 'a step is never removed'); END;
+
+-- participants that are not asked for a round, because they declined an earlier one of its training
+CREATE TABLE IF NOT EXISTS left_out (
+    plan_id TEXT NOT NULL REFERENCES rounds (plan_id),
+    site    TEXT NOT NULL REFERENCES sites (name),
+    code    TEXT NOT NULL,
+    PRIMARY KEY (plan_id, site)
+) STRICT, WITHOUT ROWID;
+"""
+"""What ledgers made before there were trainings gain when they are opened."""
+
 
 STUDY_ACCOUNT = "study"
 

@@ -1,21 +1,25 @@
-"""Rounds in the ledger: a plan with its charge, how far it is, and how it was settled.
+"""Rounds in the ledger: a plan with its charge, how far it is, how it was settled, and its answer.
 
-A round is here once it is paid for: its row, the debits of its sites and its entry are one transaction.
+A round is here once it is paid for: its row, the debits of its sites and its entry are one transaction. A plan is kept
+as its canonical bytes, whose hash is its id, so that a restart hands out exactly what was reserved.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from coordinator.store import trainings
-from coordinator.store.plans import ReservedPlans, decode_plan, encode_plan
 from coordinator.store.trainings import Begun, Due, TrainingStore
-from wardround.federation.errors import InvariantBroken
+from wardround.federation.canonical_reader import decode
+from wardround.federation.errors import InvariantBroken, LedgerCorrupt, MalformedMessage, QueryMistaken
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.entry_body import Body, cost_body, facts_body
 from wardround.federation.ledger.rewriting import Read, StoredColumn, rewrite
@@ -29,6 +33,7 @@ _PLANS = StoredColumn(
     stored="SELECT plan FROM rounds WHERE plan_id = ?",
     replace="UPDATE rounds SET plan = ? WHERE plan_id = ?",
 )
+_REMEMBERED = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,3 +205,89 @@ class RoundStore:
 def _outcome(text: str) -> Outcome:
     answered, refused, missing = json.loads(text)
     return Outcome(tuple(answered), tuple((site, code) for site, code in refused), tuple(missing))
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """The plan's bytes for the ledger; `QueryMistaken` when what it asks could not be read again."""
+    try:
+        _read(plan.encoding)
+    except MalformedMessage as malformed:
+        raise QueryMistaken(malformed.message) from None
+    return plan.encoding
+
+
+def decode_plan(stored: bytes, *, plan_id: str) -> Plan:
+    """The plan in these bytes; `LedgerCorrupt` unless it is the one that was reserved under `plan_id`."""
+    try:
+        plan = _read(stored)
+    except MalformedMessage:
+        raise LedgerCorrupt(private="a stored plan cannot be read") from None
+    if plan.plan_id != plan_id:
+        raise LedgerCorrupt(private="a stored plan is not the one that was reserved")
+    return plan
+
+
+# A plan is read when it is stored, once for each of its sites, and again for each of their answers.
+@lru_cache(maxsize=_REMEMBERED)
+def _read(stored: bytes) -> Plan:
+    plan = decode(Plan, stored)
+    # What was just compared need not be written again.
+    vars(plan)["encoding"] = stored
+    return plan
+
+
+class ReservedPlans:
+    """Plans of tasks by their ids. An id is the hash of what its plan says, so none is read twice.
+
+    A plan names all its participants and is handed out to each of them, so reading it each time would cost the
+    square of their number.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._known: dict[str, Plan] = {}
+
+    def reserved(self, connection: sqlite3.Connection, plan_id: str) -> Plan:
+        """The plan that was reserved under this id; the caller has found a task of it."""
+        with self._guard:
+            known = self._known.get(plan_id)
+        if known is not None:
+            return known
+        row = connection.execute("SELECT plan FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone()
+        if row is None:
+            raise LedgerCorrupt(private="a task belongs to no round")
+        plan = decode_plan(row[0], plan_id=plan_id)
+        with self._guard:
+            self._known[plan_id] = plan
+            while len(self._known) > _REMEMBERED:
+                del self._known[next(iter(self._known))]
+        return plan
+
+
+class AnswerStore:
+    """The stored answers."""
+
+    def __init__(self, database: Database, identity: Identity) -> None:
+        self._database = database
+        self._identity = identity
+
+    def keep(self, plan_id: str, text: str) -> None:
+        """Store the answer under its plan; one that is already there stays as it is."""
+        with self._database.transaction() as connection:
+            if self.exists(plan_id):
+                return
+            connection.execute("INSERT INTO answers (plan_id, answer) VALUES (?, ?)", (plan_id, text))
+            connection.execute("UPDATE rounds SET state = 'answered' WHERE plan_id = ?", (plan_id,))
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            chain.append(connection, self._identity, kind="answered", body={"plan_id": plan_id, "answer_hash": digest})
+
+    def exists(self, plan_id: str) -> bool:
+        """Whether the plan has been answered."""
+        with self._database.reading() as connection:
+            return connection.execute("SELECT 1 FROM answers WHERE plan_id = ?", (plan_id,)).fetchone() is not None
+
+    def text(self, plan_id: str) -> str | None:
+        """The stored answer as it was written, if there is one; decode it once the ledger is free again."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT answer FROM answers WHERE plan_id = ?", (plan_id,)).fetchone()
+        return None if row is None else str(row[0])

@@ -58,9 +58,9 @@ BROKEN: tuple[tuple[Rule, str, str], ...] = (
     (rules.seeded_randomness, "wardround.privacy.noise.sampler", "from random import gauss"),
     (rules.seeded_randomness, "wardround.privacy.noise.sampler", "import numpy as np\nnp.random.normal()"),
     (rules.seeded_randomness, "wardround.privacy.noise.sampler", "from numpy.random import default_rng"),
-    (rules.system_entropy, "coordinator.combining", "import os\nos.urandom(8)"),
-    (rules.system_entropy, "coordinator.combining", "import secrets"),
-    (rules.system_entropy, "coordinator.combining", "from uuid import uuid4"),
+    (rules.system_entropy, "coordinator.rounds.combining", "import os\nos.urandom(8)"),
+    (rules.system_entropy, "coordinator.rounds.combining", "import secrets"),
+    (rules.system_entropy, "coordinator.rounds.combining", "from uuid import uuid4"),
     (rules.fleeting_ledgers, "coordinator.serving.serve", "open_ledger(folder, keeping=Durability.FILE)"),
     (rules.fleeting_ledgers, "site_agent.serving.serve", "kept = Durability.MEMORY"),
     (room_rules.drivers, "site_agent.serving.agent", "import sqlite3"),
@@ -93,8 +93,8 @@ BROKEN: tuple[tuple[Rule, str, str], ...] = (
     (room_rules.storage_rooms, "coordinator.rounds.round", 'TEXT = "SELECT plan_id FROM rounds"'),
     (room_rules.storage_rooms, "coordinator.rounds.round", 'TEXT = f"""\n  UPDATE {table} SET state = 1"""'),
     (room_rules.storage_rooms, "coordinator.store.rounds", "from coordinator.accounts.accounting import Balances"),
-    (room_rules.storage_rooms, "coordinator.store.plans", "from protos import words"),
-    (room_rules.storage_rooms, "coordinator.store.plans", "from protos.earlier_folders import stored_plan"),
+    (room_rules.storage_rooms, "coordinator.store.rounds", "from protos import words"),
+    (room_rules.storage_rooms, "coordinator.store.rounds", "from protos.earlier_folders import stored_plan"),
     (room_rules.storage_rooms, "site_agent.store.requests", "def late():\n    from protos.words import TASK"),
     (
         room_rules.statistics_by_name,
@@ -166,7 +166,7 @@ SOUND: tuple[tuple[Rule, str, str], ...] = (
     (
         room_rules.storage_rooms,
         "coordinator.store.rounds",
-        "from coordinator.store.plans import decode_plan\nc.execute(x)",
+        "from coordinator.store.rounds import decode_plan\nc.execute(x)",
     ),
     (
         room_rules.storage_rooms,

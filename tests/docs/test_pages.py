@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from coordinator.members.configuration import parse_coordinator
+from coordinator.members.folder import parse_coordinator
 from site_agent.serving.configuration import parse_site
 from tests.docs.pages import ROOT, Block, all_blocks, anchors, blocks, commands, name, pages, prose
 from wardround.analyst.learning.request import parse_request

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.members.configuration import parse_coordinator
+from coordinator.members.folder import parse_coordinator
 from site_agent.reading.dataset import table_files
 from site_agent.serving.configuration import parse_site
 from tests.docs.pages import ROOT

@@ -16,9 +16,15 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from coordinator.members.authority import Authority
-from coordinator.members.configuration import LOOPBACK, CoordinatorConfiguration, parse_coordinator
 from coordinator.members.enrolment import enrol_site, issue_profile, make_invitation, opened, revoke
-from coordinator.members.folder import CoordinatorFolder, _concrete, open_folder
+from coordinator.members.folder import (
+    LOOPBACK,
+    CoordinatorConfiguration,
+    CoordinatorFolder,
+    _concrete,
+    open_folder,
+    parse_coordinator,
+)
 from coordinator.members.roster import Roster
 from coordinator.serving.serve import initialise
 from coordinator.store.members import MemberState

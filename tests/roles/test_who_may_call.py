@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.members.authorization import authorize
 from coordinator.members.enrolment import issue_profile, opened
+from coordinator.members.roster import authorize
 from tests.roles.enrolled import found
 from wardround.federation.errors import NotAuthorized
 from wardround.federation.trust.certificates import Role

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from coordinator.combining import combine, exact_sums
-from coordinator.combining.training_sums import updates
+from coordinator.rounds.combining import combine, exact_sums, updates
 from coordinator.rounds.expected_error import expected_errors
 from coordinator.rounds.planning import plans_for
 from tests.coordinator.hospitals import PATIENTS, ask, study

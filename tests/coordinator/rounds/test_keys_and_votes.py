@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.combining.released_answer import combine_releases
+from coordinator.rounds.combining import combine_releases
 from coordinator.rounds.expected_error import expected_errors
-from coordinator.rounds.planning import plans_for
-from coordinator.rounds.selection_terms import merit
+from coordinator.rounds.planning import merit, plans_for
 from site_agent.answering.key_release import one_vote, scores
 from tests.coordinator.losses import charged
 from tests.site_agent.lone_site import Rows

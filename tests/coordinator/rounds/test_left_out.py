@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.combining.possible import CHANCE, impossible, least_totals
+from coordinator.rounds.combining import CHANCE, impossible, least_totals
 from tests.coordinator.hospitals import oracle
 from tests.federation.statistics.cohorts import Aggregate, Experiment, Statistic
 from wardround.analyst.showing.result import Result

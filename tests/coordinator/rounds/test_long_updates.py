@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from coordinator.rounds.planning import plans_for
-from coordinator.serving.page_cache import KEPT_BYTES, PagedAnswer
+from coordinator.serving.analyst_service import KEPT_BYTES, PagedAnswer
 from protos.pages import PAGE_BYTES
 from protos.words import Watch
 from tests.coordinator.hospitals import study

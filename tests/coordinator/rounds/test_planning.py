@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from coordinator.rounds.planning import plans_for, target_of
-from coordinator.store.plans import decode_plan, encode_plan
+from coordinator.store.rounds import decode_plan, encode_plan
 from tests.coordinator.hospitals import PATIENTS, ask, study
 from tests.coordinator.losses import charged
 from wardround.federation.errors import LedgerCorrupt, QueryMistaken

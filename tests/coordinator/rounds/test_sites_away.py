@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.rounds.awaiting import SHARE_FOR_THE_AWAY, awaited
+from coordinator.rounds.collection import SHARE_FOR_THE_AWAY, awaited
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from tests.coordinator.rounds.test_trainings import numbers, step, training
 from wardround.federation.errors import AwaitingApproval, TooFewSites

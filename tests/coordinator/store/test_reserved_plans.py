@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from coordinator.store.plans import ReservedPlans, encode_plan
+from coordinator.store.rounds import ReservedPlans, encode_plan
 from tests.federation.ledger.ledger_bench import plan
 from wardround.federation.errors import LedgerCorrupt
 

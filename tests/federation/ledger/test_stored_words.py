@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.store import schema
-from coordinator.store.plans import encode_plan
+from coordinator.store import ledger as coordinator_ledger
+from coordinator.store.rounds import encode_plan
 from protos.earlier_folders import stored_plan, stored_task
 from protos.words import PLAN, TASK
 from site_agent.answering.policy import Approval
@@ -70,7 +70,10 @@ def stored(folder: Path, column: str) -> list[tuple[str, bytes]]:
 
 @pytest.mark.parametrize(
     ("tables", "known"),
-    [(schema.SCHEMA + schema.LATER, COORDINATOR), (site_tables.SCHEMA + site_tables.LATER, SITE)],
+    [
+        (coordinator_ledger.SCHEMA + coordinator_ledger.LATER, COORDINATOR),
+        (site_tables.SCHEMA + site_tables.LATER, SITE),
+    ],
     ids=["coordinator", "site"],
 )
 def test_every_column_of_bytes_is_known(tables: str, known: Mapping[str, Check]) -> None:

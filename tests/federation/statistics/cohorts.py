@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.combining import combine
+from coordinator.rounds.combining import combine
 from coordinator.rounds.planning import plans_for
 from site_agent.reading.bounding.tally import finish, tally_width
 from wardround.federation.forms.grids import Quantiser

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from coordinator.combining import combine
+from coordinator.rounds.combining import combine
 from tests.federation.statistics.cohorts import EXACT, SITES, SUM, Aggregate, Experiment, Statistic
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.question.answer import Estimate

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.rounds.planning import plans_for
 from coordinator.rounds.stored_answers import decode_answer
-from coordinator.store.plans import decode_plan, encode_plan
+from coordinator.store.rounds import decode_plan, encode_plan
 from site_agent.answering.admission import admit
 from site_agent.answering.policy import Approval
 from tests.protos.test_codec_training import STEP
