@@ -19,7 +19,7 @@ from codec import PLAN, timed
 
 from coordinator.store.ledger import Ledger, begin_ledger
 from protos import words
-from protos.earlier_folders import stored_plan
+from protos.words import stored_plan
 from wardround.federation import canonical
 from wardround.federation.canonical_reader import decode
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training

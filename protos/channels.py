@@ -1,7 +1,7 @@
 """How a site or an analyst reaches the coordinator: mutual TLS, also through an HTTP CONNECT proxy.
 
 A channel does not wait for a peer that is away: the call fails with `PeerUnreachable`, and whoever called
-knows best when to call again.
+knows best when to call again. The caps and heartbeats that both ends agree on stand here too.
 """
 
 from __future__ import annotations
@@ -10,9 +10,62 @@ from urllib.parse import urlsplit
 
 import grpc
 
-from protos.channel_limits import CALLING, Options
 from protos.tls import TlsKeys, calling_credentials, pinned_credentials
 from wardround.federation.errors import ConfigurationMistaken
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+# Whoever has no certificate yet can only enrol, and a request to enrol is small.
+MAX_STRANGER_MESSAGE_BYTES = 64 * 1024
+MAX_METADATA_BYTES = 16 * 1024
+MAX_CALLS_PER_CONNECTION = 128
+
+# A hospital's firewall forgets a silent connection after a minute or so; a heartbeat each half minute keeps
+# it, and finds out within ten seconds when it is gone.
+KEEPALIVE_MILLISECONDS = 30_000
+KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
+_SHORTEST_PING_MILLISECONDS = 10_000
+
+# One bit per algorithm; only the first, "identity", is on. A few compressed bytes could otherwise cost the
+# reader four megabytes, and the size of a compressed message tells something about its content.
+_NO_COMPRESSION = 1
+
+Options = list[tuple[str, int | str]]
+
+_BOTH: Options = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MILLISECONDS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MILLISECONDS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.compression_enabled_algorithms_bitset", _NO_COMPRESSION),
+]
+
+SERVING: Options = [
+    *_BOTH,
+    ("grpc.http2.min_ping_interval_without_data_ms", _SHORTEST_PING_MILLISECONDS),
+    ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
+    # Two coordinators on one port would each see half of the calls.
+    ("grpc.so_reuseport", 0),
+]
+
+SERVING_STRANGERS: Options = [
+    *((key, value) for key, value in SERVING if key != "grpc.max_receive_message_length"),
+    ("grpc.max_receive_message_length", MAX_STRANGER_MESSAGE_BYTES),
+]
+
+CALLING: Options = [
+    *_BOTH,
+    # Whether to call again is decided above, where it is known what has been decided.
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    # Shorter than the pauses of whoever calls again: a call should find the channel ready to dial.
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Channels with different keys must never share a connection.
+    ("grpc.use_local_subchannel_pool", 1),
+]
 
 
 def channel(address: str, keys: TlsKeys, *, proxy: str | None = None) -> grpc.Channel:

@@ -1,38 +1,90 @@
 """How the coordinator serves: mutual TLS, bounded messages, and workers that waiting calls cannot use up.
 
-A servicer method is three lines (who calls, decode and call one function, encode), because `Translating`
-stands before it and turns whatever it raises into a status of the table:
+`Translating` stands before every servicer method and turns whatever it raises into a status of the table.
 
-    def SubmitRelease(self, request, context):
-        site = self.admit(context)
-        return receipt_to_message(self.coordinator.submit(site, submit_from_message(request, self.pieces.of(site))))
+A long poll holds a worker while it waits. The room has fewer seats than there are workers, so some are
+always free for a submission; a poll that finds no seat is answered at once and asked to pause.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from protos.channel_limits import SERVING, SERVING_STRANGERS
+from protos.channels import SERVING, SERVING_STRANGERS
 from protos.statuses import abort
 from protos.tls import Presented, serving_credentials
-from protos.waiting import WaitingRoom
 from wardround.federation.errors import ConfigurationMistaken, FederationError, InvariantBroken, MalformedMessage
 
+PAUSE_SECONDS = 0.5
+# The share of the seats that one caller may take, whatever it sends.
+_CALLER_SHARE = 4
 log = logging.getLogger("wardround.wire")
-
 _Method: TypeAlias = "grpc.RpcMethodHandler[Message, Message]"
-
 _SPARE_WORKERS = 16
 # Threads are made when they are needed, so room for a consortium that grows while it serves costs nothing.
 _FEWEST_CALLERS = 64
 _QUEUE_PER_WORKER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """How long a poll may wait, and how long its caller should stay away when it may not."""
+
+    wait_seconds: float
+    pause_seconds: float
+
+
+class WaitingRoom:
+    """Seats for waiting calls."""
+
+    def __init__(self, *, seats: int) -> None:
+        self.seats = seats
+        self._per_caller = max(1, seats // _CALLER_SHARE)
+        self._taken: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def taken(self) -> int:
+        """How many calls wait now."""
+        with self._lock:
+            return self._taken.total()
+
+    @contextmanager
+    def seat(self, caller: str, *, wait_seconds: float) -> Iterator[Seat]:
+        """A seat for `wait_seconds`, or one on which nobody waits when the room is full."""
+        if wait_seconds <= 0.0:
+            yield Seat(0.0, 0.0)
+            return
+        if not self._take(caller):
+            yield Seat(0.0, PAUSE_SECONDS)
+            return
+        try:
+            yield Seat(wait_seconds, 0.0)
+        finally:
+            self._leave(caller)
+
+    def _take(self, caller: str) -> bool:
+        with self._lock:
+            if self._taken.total() >= self.seats or self._taken[caller] >= self._per_caller:
+                return False
+            self._taken[caller] += 1
+            return True
+
+    def _leave(self, caller: str) -> None:
+        with self._lock:
+            self._taken[caller] -= 1
+            if not self._taken[caller]:
+                del self._taken[caller]
 
 
 def workers_for(callers: int) -> int:

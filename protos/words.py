@@ -6,6 +6,10 @@ see `protos.pages`, `protos.chunked_release` and `protos.statuses`.
 
 A signature covers the canonical form of a decoded word, so a field that a reader does not know cannot change what it
 believes was signed.
+
+A ledger holds our own canonical form. Folders that were served before it did hold plans and waiting tasks as messages;
+whoever serves such a folder hands `stored_plan` or `stored_task` to its store, which rewrites what it holds. Nothing
+else of the program reads a message from a disk, and nothing writes one.
 """
 
 from __future__ import annotations
@@ -20,11 +24,13 @@ from protos._generated import enrolment_service_pb2 as enrolment
 from protos._generated import plan_pb2 as plan
 from protos._generated import release_pb2 as release
 from protos._generated import site_service_pb2 as site
-from protos.channel_limits import MAX_MESSAGE_BYTES
+from protos.channels import MAX_MESSAGE_BYTES
 from protos.codec import Codec, Record, StandIn
 from protos.cohorts import BY_HAND
 from protos.fields import refuse
+from wardround.federation import canonical
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.ledger.rewriting import Rewritten
 from wardround.federation.limits import Counted, Names, Pem, PlanId, Text, Whole
 from wardround.federation.models.training import Stage, Step
 from wardround.federation.plain_text import fault_in
@@ -165,3 +171,15 @@ def read_question(message: answer.Question) -> AskRequest:
     """The question in a message."""
     refuse("a question is too large." if message.ByteSize() > MAX_QUESTION_BYTES else None)
     return QUESTION.read(message)
+
+
+def stored_plan(message: bytes) -> Rewritten:
+    """A plan that a coordinator reserved."""
+    plan = PLAN.decode(message)
+    return Rewritten(plan.plan_id, plan.encoding)
+
+
+def stored_task(message: bytes) -> Rewritten:
+    """A task that waits for a site's steward, or did."""
+    signed = TASK.decode(message)
+    return Rewritten(signed.task.plan.plan_id, canonical.encode(signed))

@@ -16,8 +16,8 @@ from coordinator.rounds.coordinator import Coordinator
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer
 from protos.pages import PAGE_BYTES, write_watched
+from protos.serving import WaitingRoom
 from protos.tls import caller_certificate
-from protos.waiting import WaitingRoom
 from protos.words import ASKED, PREVIEWED, REPORT, SITES, STUDY, WATCH, Watch, read_question
 from wardround.federation.question.answer import Answer, Progress
 from wardround.federation.trust.certificates import Role

@@ -19,11 +19,11 @@ from coordinator.store.ledger import Ledger, begin_ledger, open_ledger
 from protos._generated.analyst_service_pb2_grpc import add_AnalystServiceServicer_to_server
 from protos._generated.enrolment_service_pb2_grpc import add_EnrolmentServiceServicer_to_server
 from protos._generated.site_service_pb2_grpc import add_SiteServiceServicer_to_server
-from protos.earlier_folders import stored_plan
 from protos.pieces import PieceStore
 from protos.serving import Serving, waiting_room_for
 from protos.serving import serve as listen
 from protos.tls import Presented, TlsKeys
+from protos.words import stored_plan
 from wardround.federation.addresses import join_address, split_address
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.ledger.serving_lock import serving_lock

@@ -21,8 +21,8 @@ from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceService
 from protos._generated.site_service_pb2_grpc import SiteServiceServicer
 from protos.chunked_release import CHUNK, read_submission
 from protos.pieces import PieceStore
+from protos.serving import WaitingRoom
 from protos.tls import caller_certificate
-from protos.waiting import WaitingRoom
 from protos.words import CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, RECEIPT, RENEWAL, RENEWED, Claim
 from wardround.federation.errors import NotAuthorized
 from wardround.federation.trust.certificates import Role, holder, request_key, tls_key_hash

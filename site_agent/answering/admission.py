@@ -2,12 +2,15 @@
 
 The coordinator is not believed. What it sends must be signed by the key the site enrolled with, be about
 the study the site signed, hold no text that could forge the line by which a steward approves, and cost no more than
-the hospital's own policy allows.
+the hospital's own policy allows, which no coordinator can change.
 """
 
 from __future__ import annotations
 
-from site_agent.answering.policy import TRAINING, Policy
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from site_agent.answering.memory_check import Room
 from wardround.federation.errors import NotAuthorized, PlanRefused
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
@@ -15,10 +18,41 @@ from wardround.federation.models.training import Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan, Planned, form_of, planned
 from wardround.federation.plan.task import SignedTask, Task
-from wardround.federation.question.query import Query
+from wardround.federation.question.query import Query, Statistic
 from wardround.federation.study.study import Study
 from wardround.federation.trust.identity import PublicIdentity
-from wardround.privacy.budget.filter import epsilon_charged, is_within
+from wardround.privacy.budget.filter import Cap, epsilon_charged, is_within
+
+TRAINING = "training"
+"""The word in `policy.statistics` that allows models to be trained."""
+
+
+class Approval(StrEnum):
+    """Whether a data steward sees every plan before anything is spent."""
+
+    AUTOMATIC = "automatic"
+    MANUAL = "manual"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What this hospital allows, per dataset and across studies.
+
+    `min_sites` is the least number of participants that a plan must name for this site to be one of them.
+    """
+
+    cap: Cap
+    max_epsilon_per_plan: float
+    statistics: tuple[Statistic, ...]
+    approval: Approval
+    training: bool = True
+    min_sites: int = 1
+    room: Room = field(default_factory=Room)
+
+    def text(self) -> str:
+        """What one plan is held to, in a few words."""
+        sites = "1 site" if self.min_sites == 1 else f"{self.min_sites} sites"
+        return f"{self.max_epsilon_per_plan:g} a plan, with {sites} or more, approval {self.approval.value}"
 
 
 def authentic(signed: SignedTask, *, site: str, coordinator: PublicIdentity) -> Task:

@@ -2,22 +2,21 @@
 
 Order is the guarantee: a charge is durable before any row is read, so a crash can lose a release but
 never leak one unpaid; and only bytes read back from the ledger are ever handed on. What fails once rows were
-read closes its table before anything is said about it (`closing`).
+read closes its table before anything is said about it (`closing`). Nothing may fail by what they hold: a key that may
+not be shown is left out, and a count beyond all counts saturates.
 """
 
 from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from site_agent.answering.admission import admit, authentic
+from site_agent.answering.admission import Approval, Policy, admit, authentic
 from site_agent.answering.closing import Closing
-from site_agent.answering.key_release import key_counts, most_frequent, one_vote, scores
-from site_agent.answering.policy import Approval, Policy
 from site_agent.reading.dataset import Dataset, check_form
 from site_agent.store.ledger import SiteLedger
 from site_agent.store.requests import RequestState
@@ -32,19 +31,21 @@ from wardround.federation.errors import (
     SourceAway,
 )
 from wardround.federation.forms.parts import AnswerLayout
-from wardround.federation.forms.release import Release
+from wardround.federation.forms.release import Release, showable
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Charge, Plan, choice, form_of, selection
 from wardround.federation.plan.sql_text import query_text, step_text
 from wardround.federation.plan.task import Failed, Pending, SignedTask, Submission
+from wardround.federation.question.query import MAX_KEYS
 from wardround.federation.study.study import Study
 from wardround.federation.trust.entry import Head
 from wardround.federation.trust.identity import PublicIdentity
 from wardround.privacy.budget.filter import epsilon_charged
 from wardround.privacy.mechanisms.additive import apply
-from wardround.privacy.mechanisms.private_selection import Choosing
+from wardround.privacy.mechanisms.partition_selection import LARGEST_COUNT, KeyCounts, SelectionFact
+from wardround.privacy.mechanisms.private_selection import Choosing, Scores
 from wardround.privacy.mechanisms.randomness import Chance
-from wardround.privacy.noise.vectors import IntVector
+from wardround.privacy.noise.vectors import Bounded, IntVector
 
 log = logging.getLogger("wardround.site")
 
@@ -180,3 +181,27 @@ def request_text(plan: Plan, form: AnswerLayout | StepLayout, epsilon: float) ->
         least = plan.threshold * form.parts[0].grid
         leaving = f", texts whose noised count passes {float(least):.4g} leave the hospital"
     return f"{query_text(form.query)}  [ε = {epsilon:.3g}, {plan.mechanism.value}{leaving}]"
+
+
+def key_counts(held: Mapping[str, int], fact: SelectionFact) -> KeyCounts:
+    """The keys that may be shown at all, as a selection takes them; a unit still holds no more of them."""
+    counts = {key: min(count, LARGEST_COUNT) for key, count in held.items() if count >= 1 and showable(key)}
+    return KeyCounts(counts, fact.max_keys)
+
+
+def most_frequent(shown: Mapping[str, int]) -> dict[str, int]:
+    """At most `MAX_KEYS` of the keys that passed, those with the largest noised counts, in the order of the keys."""
+    kept = sorted(sorted(shown), key=lambda key: shown[key], reverse=True)[:MAX_KEYS]
+    return {key: shown[key] for key in sorted(kept)}
+
+
+def scores(bounded: Bounded) -> Scores:
+    """Counts of units by candidate: a unit moves each of them by at most 1, and none down."""
+    return Scores(bounded.total, sensitivity=1, monotone=True)
+
+
+def one_vote(place: int, *, among: int) -> IntVector:
+    """Zeros, and a one at the place that was chosen."""
+    vote = np.zeros(among, dtype=np.int64)
+    vote[place] = 1
+    return vote

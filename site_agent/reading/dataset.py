@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from site_agent.reading.batches import Fingerprint, Fingerprinted
-from site_agent.reading.example_cache import LastExamples
-from site_agent.reading.examples import Examples
+from site_agent.reading.examples import Examples, LastExamples
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.forms.parts import AnswerLayout

@@ -23,10 +23,9 @@ from site_agent.reading.columnstore.prepared_dataset import PreparedFirst
 from site_agent.reading.dataset import FORMATS, TableSource, kind_of, source_path
 from site_agent.serving.configuration import SiteConfiguration
 from site_agent.serving.folder import SiteFolder, open_folder
-from site_agent.serving.folder_account import account_path, account_standing
+from site_agent.serving.folder_account import account_path, account_standing, spending
 from site_agent.serving.link import GrpcLink
-from site_agent.serving.prepared_tables import site_dataset
-from site_agent.serving.spending import spending
+from site_agent.serving.open_dataset import site_dataset
 from site_agent.store.ledger import SiteLedger
 from wardround.federation.addresses import split_address
 from wardround.federation.errors import FederationError, SourceAway

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from site_agent.answering.admission import TRAINING, Approval, Policy
 from site_agent.answering.memory_check import Room
-from site_agent.answering.policy import TRAINING, Approval, Policy
 from site_agent.reading.dataset import FORMATS, Declared, TableSource, kind_of
 from site_agent.reading.memory_limits import LEAST_MEBIBYTES, MEMORY_MEBIBYTES, Limits
 from wardround.federation.addresses import address_fault

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from protos import channels
 from protos.calls import EnrolmentCalls
-from site_agent.answering.policy import TRAINING
+from site_agent.answering.admission import TRAINING
 from site_agent.serving.configuration import SiteConfiguration, parse_site
 from site_agent.serving.folder import CoordinatorRecord, SiteFolder
 from site_agent.serving.folder_account import check_unit

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from protos.earlier_folders import stored_task
+from protos.words import stored_task
 from site_agent.answering.pipeline import Pipeline
 from site_agent.serving.agent import Agent
 from site_agent.serving.folder import SiteFolder, open_folder
-from site_agent.serving.folder_account import open_account
+from site_agent.serving.folder_account import open_account, spending
 from site_agent.serving.link import GrpcLink
-from site_agent.serving.prepared_tables import site_dataset
-from site_agent.serving.spending import spending
+from site_agent.serving.open_dataset import site_dataset
 from site_agent.store.ledger import SiteLedger, utc_today
 from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.privacy.mechanisms.randomness import Chance, SecureChance

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from protos.earlier_folders import stored_task
+from protos.words import stored_task
+from site_agent.answering.admission import Policy
 from site_agent.answering.pipeline import request_text
-from site_agent.answering.policy import Policy
 from site_agent.serving.folder import open_folder
 from site_agent.serving.serve import open_ledger
 from site_agent.store.requests import Request

@@ -94,7 +94,7 @@ BROKEN: tuple[tuple[Rule, str, str], ...] = (
     (room_rules.storage_rooms, "coordinator.rounds.round", 'TEXT = f"""\n  UPDATE {table} SET state = 1"""'),
     (room_rules.storage_rooms, "coordinator.store.rounds", "from coordinator.accounts.accounting import Balances"),
     (room_rules.storage_rooms, "coordinator.store.rounds", "from protos import words"),
-    (room_rules.storage_rooms, "coordinator.store.rounds", "from protos.earlier_folders import stored_plan"),
+    (room_rules.storage_rooms, "coordinator.store.rounds", "from protos.words import stored_plan"),
     (room_rules.storage_rooms, "site_agent.store.requests", "def late():\n    from protos.words import TASK"),
     (
         room_rules.statistics_by_name,

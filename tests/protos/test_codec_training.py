@@ -11,8 +11,7 @@ from hypothesis import given, settings
 
 from protos._generated import analyst_service_pb2, answer_pb2, plan_pb2
 from protos.calls import AnalystCalls
-from protos.channel_limits import MAX_MESSAGE_BYTES
-from protos.channels import channel
+from protos.channels import MAX_MESSAGE_BYTES, channel
 from protos.pages import PAGE_BYTES, read_watched, write_watched
 from protos.words import MAX_QUESTION_BYTES, PLAN, TASK, read_question, write_question
 from protos.words import STEP as STEPS

@@ -13,8 +13,7 @@ import pytest
 
 from protos.calls import SiteCalls
 from protos.channels import channel
-from protos.serving import waiting_room_for, workers_for
-from protos.waiting import WaitingRoom
+from protos.serving import WaitingRoom, waiting_room_for, workers_for
 from tests.protos.loopback_service import HASH, RECEIPT, Loopback, SiteDesk, listening, sites
 from wardround.federation.plan.task import Released
 from wardround.federation.trust.entry import GENESIS, Entry

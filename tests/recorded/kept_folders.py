@@ -15,11 +15,11 @@ from pathlib import Path
 from coordinator.members.folder import open_folder as open_coordinator
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.serving.serve import served_ledger
-from protos.earlier_folders import stored_task
+from protos.words import stored_task
 from site_agent.answering.pipeline import Pipeline
 from site_agent.serving.agent import Agent
 from site_agent.serving.folder import open_folder as open_site
-from site_agent.serving.prepared_tables import site_dataset
+from site_agent.serving.open_dataset import site_dataset
 from site_agent.store.ledger import SiteLedger, utc_today
 from tests.cli.calling import call
 from tests.integration.stage import AGES, PATIENTS

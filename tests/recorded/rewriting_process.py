@@ -16,7 +16,7 @@ import coordinator.store.ledger
 import site_agent.store.ledger
 from coordinator.members.folder import open_folder as open_coordinator
 from coordinator.serving.serve import served_ledger
-from protos.earlier_folders import stored_task
+from protos.words import stored_task
 from site_agent.serving.folder import open_folder as open_site
 from site_agent.store.ledger import SiteLedger
 from tests.federation.ledger.dying import Dying

@@ -28,7 +28,7 @@ from coordinator.members.folder import (
 from coordinator.members.roster import Roster
 from coordinator.serving.serve import initialise
 from coordinator.store.members import MemberState
-from site_agent.answering.policy import Approval
+from site_agent.answering.admission import Approval
 from site_agent.reading.dataset import TableSource
 from site_agent.serving.configuration import parse_site
 from site_agent.serving.enrolment import prepare_enrolment

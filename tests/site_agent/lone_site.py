@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.rounds.planning import plans_for
+from site_agent.answering.admission import Approval, Policy
 from site_agent.answering.pipeline import Pipeline
-from site_agent.answering.policy import Approval, Policy
 from site_agent.reading.batches import Fingerprint
 from site_agent.reading.examples import Examples
 from site_agent.store.ledger import SiteLedger

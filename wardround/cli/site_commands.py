@@ -73,7 +73,7 @@ def account(folder: Folder) -> None:
 @app.command(epilog="Example: wardround site prepare st-mary")
 def prepare(folder: Folder) -> None:
     """Copy the study's columns into DIR/prepared, sorted by patient: questions are answered from there, and faster."""
-    from site_agent.serving.prepared_tables import prepare_site
+    from site_agent.serving.open_dataset import prepare_site
 
     for table in prepare_site(folder, report=lambda text: note(f"wardround: {text}")):
         say(f"{table} is prepared; {folder / 'prepared' / table} holds patient rows and is readable by this user only.")

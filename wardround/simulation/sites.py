@@ -6,8 +6,8 @@ import datetime
 from dataclasses import dataclass
 from pathlib import Path
 
+from site_agent.answering.admission import Approval, Policy
 from site_agent.answering.pipeline import Pipeline
-from site_agent.answering.policy import Approval, Policy
 from site_agent.reading.dataset import Dataset
 from site_agent.serving.agent import Agent, CoordinatorLink
 from site_agent.store.ledger import SiteLedger

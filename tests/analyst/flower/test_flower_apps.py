@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedProx, Krum
 
-from site_agent.answering.policy import Policy
+from site_agent.answering.admission import Policy
 from site_agent.reading.dataset import Dataset
 from tests.analyst.flower.apps import app_of
 from tests.analyst.learning.clinics import SIZES, federation, request, study

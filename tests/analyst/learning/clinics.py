@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from site_agent.answering.policy import Policy
+from site_agent.answering.admission import Policy
 from site_agent.reading.dataset import Dataset
 from wardround.analyst.learning.request import TrainingRequest, parse_request
 from wardround.federation.study.study import Study

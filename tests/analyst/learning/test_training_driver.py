@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.answering.policy import Approval
+from site_agent.answering.admission import Approval
 from site_agent.reading.dataset import Dataset
 from tests.analyst.learning.clinics import SIZES, federation, request, seeded, spent, study
 from wardround.analyst.asking.client import Client

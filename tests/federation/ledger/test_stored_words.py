@@ -12,9 +12,8 @@ import pytest
 
 from coordinator.store import ledger as coordinator_ledger
 from coordinator.store.rounds import encode_plan
-from protos.earlier_folders import stored_plan, stored_task
-from protos.words import PLAN, TASK
-from site_agent.answering.policy import Approval
+from protos.words import PLAN, TASK, stored_plan, stored_task
+from site_agent.answering.admission import Approval
 from tests.coordinator.hospitals import World, ask, oracle
 from tests.coordinator.rounds.test_trainings import step
 from tests.site_agent.lone_site import COUNT, LoneSite

@@ -10,8 +10,7 @@ import pytest
 from coordinator.rounds.planning import plans_for
 from coordinator.rounds.stored_answers import decode_answer
 from coordinator.store.rounds import decode_plan, encode_plan
-from site_agent.answering.admission import admit
-from site_agent.answering.policy import Approval
+from site_agent.answering.admission import Approval, admit
 from tests.protos.test_codec_training import STEP
 from tests.site_agent.lone_site import NAME, STUDY, LoneSite
 from wardround.analyst.learning.request import TrainingRequest, model_of, parse_request

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from site_agent.answering.policy import Approval
+from site_agent.answering.admission import Approval
 from site_agent.serving.configuration import parse_site
 from site_agent.store.shared_account import Folder, SharedAccount
 from tests.site_agent.answering.test_hostile_coordinator import answered, unhurt

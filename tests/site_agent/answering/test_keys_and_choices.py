@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from coordinator.rounds.planning import plans_for
-from site_agent.answering.policy import Approval
+from site_agent.answering.admission import Approval
 from site_agent.serving.configuration import parse_site
 from tests.site_agent.lone_site import NAME, STUDY, LoneSite, Rows
 from wardround.federation.forms.parts import AnswerLayout

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from site_agent.answering.admission import Approval
 from site_agent.answering.pipeline import Pipeline
-from site_agent.answering.policy import Approval
 from site_agent.reading.dataset import TableSource
 from site_agent.serving.open_dataset import open_dataset
 from site_agent.store.ledger import SiteLedger

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from protos.words import TASK
+from site_agent.answering.admission import Approval, Policy
 from site_agent.answering.pipeline import Pipeline
-from site_agent.answering.policy import Approval, Policy
 from site_agent.reading.dataset import TableSource
 from site_agent.serving.open_dataset import open_dataset
 from site_agent.store.ledger import SiteLedger

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from site_agent.answering.admission import Approval
 from site_agent.answering.closing import REMINDER_SECONDS
-from site_agent.answering.policy import Approval
 from site_agent.reading.batches import Fingerprint
 from site_agent.serving.agent import LONGEST_FAILED_SECONDS, LONGEST_PAUSE_SECONDS, Agent
 from tests.site_agent.closing.failing_sources import STUDY

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from site_agent.answering.policy import Approval
+from site_agent.answering.admission import Approval
 from site_agent.serving.agent import Agent
 from site_agent.store.ledger import SiteLedger
 from tests.site_agent.answering.test_hostile_training import TRAINED, plan, scores, step

@@ -9,7 +9,7 @@ import pytest
 
 from site_agent.reading.batches import Batch, Fingerprint
 from site_agent.reading.dataset import Tables
-from site_agent.reading.example_cache import KEPT_SECONDS, LastExamples
+from site_agent.reading.examples import KEPT_SECONDS, LastExamples
 from site_agent.reading.memory_limits import Limits
 from tests.site_agent.columnstore.prepared_tables import TABLE, Kept, random_rows, study
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed

@@ -11,7 +11,7 @@ import pytest
 
 from site_agent.serving.check import CheckFinding, _permissions, check_site
 from site_agent.serving.folder import SiteFolder, open_folder
-from site_agent.serving.prepared_tables import prepare_site
+from site_agent.serving.open_dataset import prepare_site
 from tests.roles.enrolled import found, hospital
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.ledger.verify.export import export

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from site_agent.answering.key_release import key_counts
+from site_agent.answering.pipeline import key_counts
 from wardround.analyst.asking.builder import query
 from wardround.federation.plan.plan import selection, shape_of
 from wardround.federation.study.study import Study
