@@ -1,4 +1,4 @@
-"""How a source hands out typed rows for preparation: column by column, some rows at a time.
+"""How a source hands out typed rows for preparation: column by column, some rows at a time; and what state it is in.
 
 A batch holds what typed rows hold (the study's types, defaults in place, nothing that is not finite) and no row
 without a unit key. It is secret like the rows themselves. The order of rows means nothing to whoever reads it.
@@ -7,8 +7,11 @@ without a unit key. It is secret like the rows themselves. The order of rows mea
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -184,3 +187,22 @@ def _objects(keys: Sequence[object]) -> NDArray[np.object_]:
 def every_column(table: Table) -> AnswerLayout:
     """The form of a question that touches every column of a table; it is never asked."""
     return AnswerLayout(whole_table(table), table, Unit.PATIENT, ((),), ())
+
+
+def stat_text(paths: Iterable[str | Path], *, inode_times: bool = True) -> str:
+    """A digest of the paths and the state of the file at each; OSError where one cannot be looked at.
+
+    The time of the last change of the inode is in it too, because a copy can keep every other time; it is left out
+    only for files that a reader itself touches.
+    """
+    states: list[tuple[str, int, int, int, int, int]] = []
+    for path in sorted(str(each) for each in paths):
+        found = Path(path).stat()
+        changed = found.st_ctime_ns if inode_times else 0
+        states.append((path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, changed))
+    return digest_text(states)
+
+
+def digest_text(words: object) -> str:
+    """A digest of words that JSON can write down: a source may be named by a path that is nobody else's business."""
+    return hashlib.sha256(json.dumps(words, ensure_ascii=True).encode()).hexdigest()

@@ -1,6 +1,7 @@
 """The hospital's tables as the pipeline sees them: a check without rows, bounded totals, and examples to learn from.
 
-`check` comes before the charge and may say what is wrong, because it looks at schemas only. Everything else
+`check` comes before the charge and may say what is wrong, because it looks at schemas only: the same words for every
+source, with the table and the column, never a value; where the rows are stays in the private text. Everything else
 comes after the charge and may say nothing but that it failed, because whatever differs by a row is an
 answer nobody paid for.
 """
@@ -18,7 +19,7 @@ from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
-from wardround.federation.study.study import Table
+from wardround.federation.study.study import Column, Table
 from wardround.privacy.noise.vectors import Bounded
 
 FORMATS = ("csv", "parquet")
@@ -218,4 +219,28 @@ def _unknown(table: str) -> ConfigurationMistaken:
     return ConfigurationMistaken(
         f"tables.{table}.source must be a path or pattern ending in .csv, .parquet, .duckdb, .sqlite or .db, "
         "one of csv:PATH, parquet:PATH, duckdb:PATH and sqlite:PATH, or postgresql://USER@HOST/DATABASE."
+    )
+
+
+def refused_file(table: str, fault: str, path: str) -> SchemaRefused:
+    """A file that cannot be used; the path stays at the site."""
+    return SchemaRefused(f"The file of the table {table!r} {fault}.", private=f"source {path}")
+
+
+def missing_column(table: str, column: str, *, path: str = "") -> SchemaRefused:
+    """A column that is not there."""
+    private = f"source {path}" if path else ""
+    return SchemaRefused(f"The table {table!r} has no column {column!r} at this site.", private=private)
+
+
+def nested_key(table: str, key: str) -> SchemaRefused:
+    """A unit key by which units cannot be told apart."""
+    return SchemaRefused(f"The unit key {key!r} of the table {table!r} has a nested type at this site.")
+
+
+def other_type(table: str, column: Column) -> SchemaRefused:
+    """A column that holds something else than the study declares."""
+    return SchemaRefused(
+        f"The column {column.name!r} of the table {table!r} does not hold "
+        f"what the study declares at this site: it is no {column.type.value} column."
     )

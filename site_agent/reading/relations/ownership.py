@@ -14,8 +14,7 @@ from sqlglot import exp
 
 from site_agent.reading.relations.allowed_sql import is_aggregate
 from site_agent.reading.relations.outcomes import QueryRows, Tie, outcome_of, tie_of
-from site_agent.reading.relations.promises import Promise
-from site_agent.reading.relations.scopes import Folding, Place, Relation, Scope, Unclear, conjuncts, own
+from site_agent.reading.relations.scopes import Folding, Place, Promise, Relation, Scope, Unclear, conjuncts, own
 from site_agent.reading.relations.selects import (
     beyond,
     both,

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from site_agent.reading.columnstore import clustering as ordering
-from site_agent.reading.columnstore import prepared_totals as totals
+from site_agent.reading.columnstore import prepared_dataset as totals
 from site_agent.reading.columnstore import spill as partitions
 from site_agent.reading.columnstore.scan import chunks
-from site_agent.reading.columnstore.sorting import ORDER, UNIT, in_order
-from site_agent.reading.columnstore.spill import Partitions
+from site_agent.reading.columnstore.spill import ORDER, UNIT, Partitions, in_order
 from site_agent.reading.memory_limits import Limits
 from tests.site_agent.columnstore.prepared_tables import (
     KEY,

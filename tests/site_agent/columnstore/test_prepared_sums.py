@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from site_agent.reading.columnstore import aggregate as sums
-from site_agent.reading.columnstore.prepared_totals import _sums
+from site_agent.reading.columnstore.prepared_dataset import _sums
 from tests.site_agent.columnstore.prepared_tables import form, row, snapshot, study, totals
 from wardround.federation.question.cohort import Comparison, Operator
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic

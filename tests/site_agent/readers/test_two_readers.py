@@ -14,13 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from sqlglot import exp
 
-from site_agent.reading.fingerprints import stat_text
+from site_agent.reading.batches import stat_text
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb.connection import locked_database
-from site_agent.reading.sources.files import csv_escapes, csv_soundness, file_soundness
-from site_agent.reading.sources.files.csv_escapes import escaped_text
-from site_agent.reading.sources.files.csv_header import Header
-from site_agent.reading.sources.files.csv_soundness import csv_fault, is_utf8
+from site_agent.reading.sources.files import csv_soundness, file_soundness
+from site_agent.reading.sources.files.csv_soundness import Header, csv_fault, escaped_text, is_utf8
 from site_agent.reading.sources.files.file_readers import csv_reader, parquet_reader
 from site_agent.reading.sources.files.file_soundness import Reading
 from site_agent.reading.sources.files.thrift_compact import decoded, encoded
@@ -85,7 +83,7 @@ def test_what_passes_as_csv_is_read_as_python_reads_it(
 def test_escaping_touches_nothing_but_what_is_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, begin: int, number: int
 ) -> None:
-    monkeypatch.setattr(csv_escapes, "_BLOCK_BYTES", 7)
+    monkeypatch.setattr(csv_soundness, "_BLOCK_BYTES", 7)
     path = tmp_path / "a.csv"
     path.write_bytes(content)
     view = escaped_text(path)

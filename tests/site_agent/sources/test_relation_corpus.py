@@ -13,8 +13,7 @@ from sqlglot import exp
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.relations import ownership
 from site_agent.reading.relations.hospital_select import placed, relation_query
-from site_agent.reading.relations.promises import Promise
-from site_agent.reading.relations.scopes import Scope
+from site_agent.reading.relations.scopes import Promise, Scope
 from site_agent.reading.sources.duckdb.connection import locked_database
 from tests.site_agent.sources.postgresql_cluster import absent, cluster
 from tests.site_agent.sources.relation_corpus import EVERY, FAILING, HONEST, MIXING, Case

@@ -18,13 +18,11 @@ from typing import TypeVar
 import duckdb
 from sqlglot import exp
 
-from site_agent.reading.batches import Batch, Fingerprint
+from site_agent.reading.batches import Batch, Fingerprint, digest_text, stat_text
 from site_agent.reading.columnstore.read_examples import read_examples, schema_of
-from site_agent.reading.dataset import Declared, TableSource
+from site_agent.reading.dataset import Declared, TableSource, missing_column, nested_key, other_type, refused_file
 from site_agent.reading.examples import Examples
-from site_agent.reading.fingerprints import digest_text, stat_text
 from site_agent.reading.memory_limits import Limits
-from site_agent.reading.refusals import missing_column, nested_key, other_type, refused_file
 from site_agent.reading.relations.hospital_select import placed, relation_query
 from site_agent.reading.sources.duckdb.columns import accepts, accepts_key, is_whole_key, typed_column, typed_key
 from site_agent.reading.sources.duckdb.connection import locked_database

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from fsspec import AbstractFileSystem
 
-from site_agent.reading.fingerprints import stat_text
+from site_agent.reading.batches import stat_text
 
 _SCHEME = "mended"
 _NUMBERS = itertools.count()

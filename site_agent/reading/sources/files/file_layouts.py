@@ -14,13 +14,12 @@ from pathlib import Path
 import duckdb
 from sqlglot import exp
 
-from site_agent.reading.dataset import TableFiles
+from site_agent.reading.dataset import TableFiles, missing_column, nested_key, other_type, refused_file
 from site_agent.reading.memory_limits import Limits
-from site_agent.reading.refusals import missing_column, nested_key, other_type, refused_file
 from site_agent.reading.relations.hospital_select import THIS, relation_query
 from site_agent.reading.sources.duckdb.columns import TEXT, accepts, accepts_key, typed_column, typed_key
 from site_agent.reading.sources.duckdb.mended_files import MendedFile
-from site_agent.reading.sources.files.csv_header import Header, read_header
+from site_agent.reading.sources.files.csv_soundness import Header, read_header
 from site_agent.reading.sources.files.file_readers import MAGIC, csv_reader, described, parquet_reader
 from site_agent.reading.sources.files.file_soundness import SOUNDNESS, Reading
 from site_agent.reading.statements.records import UNIT, columns_needed

@@ -16,14 +16,12 @@ from pathlib import Path
 import duckdb
 from sqlglot import exp
 
-from site_agent.reading.fingerprints import stat_text
+from site_agent.reading.batches import stat_text
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb.columns import TEXT, accepts_key
 from site_agent.reading.sources.duckdb.connection import locked_database
 from site_agent.reading.sources.duckdb.mended_files import MendedFile
-from site_agent.reading.sources.files.csv_escapes import escaped_text, unescaped
-from site_agent.reading.sources.files.csv_header import Header
-from site_agent.reading.sources.files.csv_soundness import csv_fault, is_utf8
+from site_agent.reading.sources.files.csv_soundness import Header, csv_fault, escaped_text, is_utf8, unescaped
 from site_agent.reading.sources.files.file_readers import described, literal_path, parquet_reader
 from site_agent.reading.sources.files.parquet_footer import read_footer
 from site_agent.reading.sources.files.parquet_values import can_fail, decoded_value, in_range

@@ -19,13 +19,11 @@ from typing import TypeVar
 import duckdb
 from sqlglot import exp
 
-from site_agent.reading.batches import Batch, Fingerprint, every_column
+from site_agent.reading.batches import Batch, Fingerprint, digest_text, every_column, stat_text
 from site_agent.reading.columnstore.read_examples import read_examples, schema_of
-from site_agent.reading.dataset import TableFiles
+from site_agent.reading.dataset import TableFiles, refused_file
 from site_agent.reading.examples import Examples
-from site_agent.reading.fingerprints import digest_text, stat_text
 from site_agent.reading.memory_limits import Limits
-from site_agent.reading.refusals import refused_file
 from site_agent.reading.sources.duckdb.columns import is_whole_key
 from site_agent.reading.sources.duckdb.connection import locked_database
 from site_agent.reading.sources.duckdb.export_batches import duckdb_batches, share_rows_of

@@ -16,13 +16,11 @@ from typing import TypeVar
 import psycopg
 from sqlglot import exp
 
-from site_agent.reading.batches import Batch, Fingerprint, batch_of_rows, rows_at_once
+from site_agent.reading.batches import Batch, Fingerprint, batch_of_rows, digest_text, rows_at_once
 from site_agent.reading.columnstore.read_examples import read_examples, schema_of
-from site_agent.reading.dataset import Declared, TableSource
+from site_agent.reading.dataset import Declared, TableSource, missing_column, nested_key, other_type
 from site_agent.reading.examples import Examples
-from site_agent.reading.fingerprints import digest_text
 from site_agent.reading.memory_limits import Limits
-from site_agent.reading.refusals import missing_column, nested_key, other_type
 from site_agent.reading.sources.postgresql.columns import (
     THIS,
     DatabaseType,

@@ -16,13 +16,11 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from site_agent.reading.batches import Batch, Fingerprint, batch_of_rows, rows_at_once
+from site_agent.reading.batches import Batch, Fingerprint, batch_of_rows, digest_text, rows_at_once, stat_text
 from site_agent.reading.columnstore.read_examples import read_examples, schema_of
-from site_agent.reading.dataset import Declared, TableSource
+from site_agent.reading.dataset import Declared, TableSource, missing_column, refused_file
 from site_agent.reading.examples import Examples
-from site_agent.reading.fingerprints import digest_text, stat_text
 from site_agent.reading.memory_limits import Limits
-from site_agent.reading.refusals import missing_column, refused_file
 from site_agent.reading.relations.hospital_select import placed, relation_query
 from site_agent.reading.sources.sqlite.columns import THIS, typed_column, typed_key
 from site_agent.reading.sources.sqlite.connection import reading
