@@ -39,7 +39,7 @@ from wardround.analyst.asking.client import connect
 from wardround.analyst.flower.grid import WardroundGrid
 from wardround.analyst.flower.run_app import grid_over
 from wardround.analyst.learning.request import TrainingRequest
-from wardround.federation.errors import SchemaRefused, SourceFailed
+from wardround.federation.errors import SourceFailed
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import ModelKind
@@ -138,17 +138,14 @@ class Held:
             np.zeros(rows, dtype=np.bool_),
         )
 
-    def check(self, form: AnswerLayout) -> None:  # noqa: ARG002
-        raise SchemaRefused
+    def check(self, form: AnswerLayout) -> None:
+        """Whatever is asked can be answered."""
 
     def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:  # noqa: ARG002
         raise SourceFailed
 
     def keys(self, form: AnswerLayout) -> Mapping[str, int]:  # noqa: ARG002
         raise SourceFailed
-
-    def check_step(self, form: StepLayout) -> None:
-        """Whatever is asked can be answered."""
 
     def examples(self, form: StepLayout) -> Examples:  # noqa: ARG002
         return self._examples

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from site_agent.reading.bounding.tally import tally_width
-from site_agent.reading.examples import MOST_ROWS
+from site_agent.reading.examples import MOST_ROWS, row_bytes
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import PlanRefused
 from wardround.federation.forms.parts import AnswerLayout
@@ -27,7 +27,6 @@ _WORD_BYTES = 5000
 """What an embedded database takes to read one word of a statement."""
 
 _KEY_BYTES = 640
-_INPUT_BYTES, _ROW_BYTES = 16, 64
 _MEBI = 2**20
 
 
@@ -92,11 +91,6 @@ def question_bytes(form: AnswerLayout) -> int:
     return (
         _GROUP_BYTES * len(form.group_keys) + _NUMBER_BYTES * form.dimension + _SUM_BYTES * sums + _WORD_BYTES * words
     )
-
-
-def row_bytes(inputs: int) -> int:
-    """What a row of a training takes at most: its numbers as they came and in order, and what orders them."""
-    return _INPUT_BYTES * (inputs + 1) + _ROW_BYTES
 
 
 def _words(grouping: Grouping, table: Table) -> int:

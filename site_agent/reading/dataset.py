@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from site_agent.reading.batches import Fingerprint, Fingerprinted
-from site_agent.reading.examples import Examples, LastExamples
+from site_agent.reading.batches import Fingerprint, Fingerprinted, every_column
+from site_agent.reading.examples import Examples, LastExamples, step_table
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused
 from wardround.federation.forms.parts import AnswerLayout
@@ -103,9 +103,6 @@ class Dataset(Protocol):
             SourceFailed, SourceAway: as above.
         """
 
-    def check_step(self, form: StepLayout) -> None:
-        """As `check`, for a step of a training."""
-
     def examples(self, form: StepLayout) -> Examples:
         """The complete rows of the step's cohort, unit by unit.
 
@@ -116,10 +113,8 @@ class Dataset(Protocol):
 
 def check_form(dataset: Dataset, form: AnswerLayout | StepLayout) -> None:
     """`Dataset.check`, whether a question or a step of a training is asked."""
-    if isinstance(form, StepLayout):
-        dataset.check_step(form)
-    else:
-        dataset.check(form)
+    # Of a step the columns that it looks at are checked; the question that has them all is never asked.
+    dataset.check(every_column(step_table(form)) if isinstance(form, StepLayout) else form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +146,6 @@ class Tables:
 
     def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         return self._alone(form).keys(form)
-
-    def check_step(self, form: StepLayout) -> None:
-        self._source(form).check_step(form)
 
     def examples(self, form: StepLayout) -> Examples:
         """See `Dataset.examples`; the rounds of one training read rows once."""

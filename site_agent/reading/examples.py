@@ -10,6 +10,7 @@ when a question had need of the memory. After the last round nothing is kept.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import struct
 import time
@@ -24,12 +25,15 @@ from site_agent.reading.batches import Fingerprint, Preparable
 from wardround.federation.errors import FederationError
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import RATE_UNIT, Matrix, Vector
+from wardround.federation.question.cohort import leaves
+from wardround.federation.study.study import Table
 
 UnitKey = int | str | bytes
 MOST_ROWS = 4096
 """Of a patient with more rows a keyed choice of so many stands for all of them, so that memory is bounded."""
 
 _HASH_BYTES = 4
+_INPUT_BYTES, _ROW_BYTES = 16, 64
 KEPT_SECONDS = 600.0
 
 
@@ -183,3 +187,17 @@ def _state(form: StepLayout, source: object) -> Fingerprint | None:
         return source.fingerprint(form.table)
     except FederationError:
         return None
+
+
+def row_bytes(inputs: int) -> int:
+    """What a row of a training takes at most: its numbers as they came and in order, and what orders them."""
+    return _INPUT_BYTES * (inputs + 1) + _ROW_BYTES
+
+
+def step_table(form: StepLayout) -> Table:
+    """The table with the columns that a step looks at, and no other."""
+    model = form.step.training.model
+    wanted = {model.target, *model.features}
+    if model.cohort is not None:
+        wanted |= {leaf.column for leaf in leaves(model.cohort)}
+    return dataclasses.replace(form.table, columns=tuple(each for each in form.table.columns if each.name in wanted))

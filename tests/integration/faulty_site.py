@@ -140,9 +140,6 @@ class FaultyDataset:
         self._fate.at("after_read")
         return read
 
-    def check_step(self, form: StepLayout) -> None:
-        self._dataset.check_step(form)
-
     def examples(self, form: StepLayout) -> Examples:
         read = self._dataset.examples(form)
         self._fate.at("after_read")

@@ -16,7 +16,7 @@ from site_agent.learning.training_step import take
 from site_agent.reading.batches import Preparable
 from site_agent.reading.columnstore.build import prepare_table
 from site_agent.reading.columnstore.prepared_dataset import PreparedFirst
-from site_agent.reading.dataset import TableSource
+from site_agent.reading.dataset import TableSource, check_form
 from site_agent.reading.memory_limits import Limits
 from site_agent.serving.open_dataset import open_dataset
 from tests.large.giant_table import KEY, KEYS, LAW, form_of, study
@@ -55,7 +55,7 @@ def answer(source: str, name: str, limits: Limits, prepared: Path | None) -> obj
         return None
     form = form_of(name)
     if isinstance(form, StepLayout):
-        tables.check_step(form)
+        check_form(tables, form)
         return [int(each) for each in take(form, tables.examples(form), LAW, ZeroNoise())]
     dataset = tables if prepared is None else PreparedFirst(tables, prepared, agreed, KEY, {"visits": 24.0})
     if prepared is not None and isinstance(dataset, PreparedFirst):

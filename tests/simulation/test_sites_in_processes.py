@@ -140,9 +140,6 @@ class Endless:
     def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         raise AssertionError(form)
 
-    def check_step(self, form: StepLayout) -> None:
-        del form
-
     def examples(self, form: StepLayout) -> object:
         raise AssertionError(form)
 

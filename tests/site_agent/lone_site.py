@@ -91,9 +91,6 @@ class Rows:
         self._read()
         return self.held
 
-    def check_step(self, form: StepLayout) -> None:
-        self.events.append("check")
-
     def examples(self, form: StepLayout) -> Examples:
         """`total` patients with one row each, all in the middle of their bounds."""
         self._read()

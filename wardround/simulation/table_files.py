@@ -47,10 +47,6 @@ class Remembering:
             self._keys[form] = self._dataset.keys(form)
         return self._keys[form]
 
-    def check_step(self, form: StepLayout) -> None:
-        """Refuse what can be seen to be impossible without reading a row."""
-        self._dataset.check_step(form)
-
     def examples(self, form: StepLayout) -> Examples:
         """The rows to learn from; the dataset itself keeps those of a training that is under way."""
         return self._dataset.examples(form)

@@ -70,9 +70,6 @@ class PreparedFirst:
     def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         return self._answered(form, key_counts, Tables.keys)
 
-    def check_step(self, form: StepLayout) -> None:
-        self.tables.check_step(form)
-
     def examples(self, form: StepLayout) -> Examples:
         """See `Dataset.examples`; from the source, because a snapshot does not hold the patients' own keys."""
         return self.tables.examples(form)

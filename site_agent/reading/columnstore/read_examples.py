@@ -9,12 +9,9 @@ cannot be read here: they number patients anew, and a fold belongs to the patien
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from numpy.typing import NDArray
 
-from site_agent.answering.memory_check import row_bytes
 from site_agent.reading.batches import (
     ABSENT,
     BATCH_ROWS,
@@ -28,27 +25,19 @@ from site_agent.reading.batches import (
     Preparable,
     TextCodes,
     Values,
-    every_column,
 )
 from site_agent.reading.columnstore.clustering import KeyedOrder, clustered
 from site_agent.reading.columnstore.column_encoding import NO_INTEGER, CodeRange, KeptColumn, encoded
 from site_agent.reading.columnstore.row_filter import present, selected
-from site_agent.reading.examples import MOST_ROWS, Examples, Folds, UnitKey
+from site_agent.reading.examples import MOST_ROWS, Examples, Folds, UnitKey, row_bytes, step_table
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import SchemaRefused, SourceFailed
-from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import Input, Matrix, Vector
-from wardround.federation.question.cohort import leaves
-from wardround.federation.study.study import Column, Table, Unit
+from wardround.federation.study.study import Column, Unit
 
 _PENDING = 2**20
 _FAILURES = (SchemaRefused, OSError, MemoryError, LookupError, ValueError, ArithmeticError)
-
-
-def schema_of(form: StepLayout) -> AnswerLayout:
-    """A question that looks at the columns of a step, for its schema's sake; it is never asked."""
-    return every_column(_needed(form))
 
 
 def read_examples(form: StepLayout, source: Preparable, *, key: bytes, limits: Limits | None = None) -> Examples:
@@ -72,20 +61,11 @@ def _read(reading: _Reading, source: Preparable) -> _Reading:
     return reading
 
 
-def _needed(form: StepLayout) -> Table:
-    """The table with the columns that a step looks at, and no other."""
-    model = form.step.training.model
-    wanted = {model.target, *model.features}
-    if model.cohort is not None:
-        wanted |= {leaf.column for leaf in leaves(model.cohort)}
-    return dataclasses.replace(form.table, columns=tuple(each for each in form.table.columns if each.name in wanted))
-
-
 class _Reading:
     """Rows as they come, batch by batch."""
 
     def __init__(self, form: StepLayout, key: bytes, limits: Limits) -> None:
-        self.table = _needed(form)
+        self.table = step_table(form)
         self._form, self._key = form, key
         self._most = limits.training_bytes // row_bytes(len(form.inputs))
         self._units = _Units()

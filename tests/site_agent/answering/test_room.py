@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.answering.memory_check import Room, question_bytes, row_bytes
+from site_agent.answering.memory_check import Room, question_bytes
+from site_agent.reading.examples import row_bytes
 from site_agent.reading.memory_limits import Limits
 from site_agent.serving.configuration import parse_site
 from tests.site_agent.answering.test_hostile_training import TRAINED, plan, step

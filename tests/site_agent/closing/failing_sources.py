@@ -104,9 +104,6 @@ class Hasty:
     def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         return self.hasty.keys(form)
 
-    def check_step(self, form: StepLayout) -> None:
-        self.patient.check_step(form)
-
     def examples(self, form: StepLayout) -> Examples:
         return self.hasty.examples(form)
 

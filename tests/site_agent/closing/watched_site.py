@@ -41,10 +41,6 @@ class Watched:
         self.events.append("read")
         return self.tables.keys(form)
 
-    def check_step(self, form: StepLayout) -> None:
-        self.events.append("check")
-        self.tables.check_step(form)
-
     def examples(self, form: StepLayout) -> Examples:
         self.events.append("read")
         return self.tables.examples(form)

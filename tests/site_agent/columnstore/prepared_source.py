@@ -36,9 +36,6 @@ class AnsweringForbidden:
     def keys(self, form: AnswerLayout) -> Mapping[str, int]:
         raise AssertionError("the source itself was read")
 
-    def check_step(self, form: StepLayout) -> None:
-        self._learning.check_step(form)
-
     def examples(self, form: StepLayout) -> Examples:
         # A snapshot does not hold the patients' own keys, so this is the source's to answer.
         return self._learning.examples(form)

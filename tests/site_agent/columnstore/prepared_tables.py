@@ -81,9 +81,6 @@ class Kept:
         self.asked.append("keys")
         return {}
 
-    def check_step(self, form: StepLayout) -> None:
-        self.asked.append("check")
-
     def examples(self, form: StepLayout) -> Examples:
         self.asked.append("examples")
         return read_examples(form, self, key=KEY)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from site_agent.learning.training_step import take
-from site_agent.reading.dataset import Dataset, TableSource
+from site_agent.reading.dataset import Dataset, TableSource, check_form
 from site_agent.reading.examples import Examples, Folds
 from site_agent.serving.open_dataset import open_dataset
 from tests.site_agent.learning.plain_steps import LAW, SCALE
@@ -90,7 +90,7 @@ def test_every_source_gives_the_examples_of_plain_python(source: str, tmp_path: 
         for cohort in COHORTS:
             for target in ("sex", "days"):
                 form = form_of(agreed(unit=unit), cohort, target=target)
-                dataset.check_step(form)
+                check_form(dataset, form)
                 examples = dataset.examples(form)
                 assert found(examples) == plain(form, rows)
                 assert examples.held_out.any()
@@ -164,11 +164,11 @@ def test_whole_numbers_as_keys_are_the_same_patients_in_the_same_folds(tmp_path:
 def test_a_file_that_is_gone_is_refused_before_the_charge_and_a_failure_after_it(kind: str, tmp_path: Path) -> None:
     study, form = agreed(), form_of(agreed())
     dataset = SOURCES[kind].opened([{UNIT_KEY: "p"}], study, tmp_path)
-    dataset.check_step(form)
+    check_form(dataset, form)
     for file in tmp_path.iterdir():
         file.unlink()
     with pytest.raises(SchemaRefused):
-        dataset.check_step(form)
+        check_form(dataset, form)
     with pytest.raises(SourceFailed) as failure:
         dataset.examples(form)
     assert failure.value.__cause__ is failure.value.__context__ is None
@@ -176,7 +176,7 @@ def test_a_file_that_is_gone_is_refused_before_the_charge_and_a_failure_after_it
 
 def test_a_table_without_a_source_is_refused() -> None:
     with pytest.raises(SchemaRefused, match="no source"):
-        open_dataset({}, folder=Path("/"), key=KEY).check_step(form_of(agreed()))
+        check_form(open_dataset({}, folder=Path("/"), key=KEY), form_of(agreed()))
 
 
 def test_columns_that_a_training_does_not_name_may_be_absent(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_columns_that_a_training_does_not_name_may_be_absent(tmp_path: Path) -> 
     write_csv(tmp_path / "visits.csv", rows, [UNIT_KEY, *FEATURES, "sex"])
     dataset = open_dataset({"visits": TableSource("visits.csv")}, folder=tmp_path, key=KEY)
     form = form_of(agreed())
-    dataset.check_step(form)
+    check_form(dataset, form)
     assert found(dataset.examples(form)) == plain(form, rows)
     with pytest.raises(SchemaRefused, match="seen"):
-        dataset.check_step(form_of(agreed(), COHORTS[1]))
+        check_form(dataset, form_of(agreed(), COHORTS[1]))

@@ -11,13 +11,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from site_agent.answering.memory_check import row_bytes
 from site_agent.learning.training_step import take
 from site_agent.reading.batches import Batch, Fingerprint, batch_of_rows
 from site_agent.reading.columnstore import read_examples as reading
 from site_agent.reading.columnstore.clustering import KeyedOrder
 from site_agent.reading.columnstore.read_examples import read_examples
-from site_agent.reading.examples import MOST_ROWS, Examples
+from site_agent.reading.examples import MOST_ROWS, Examples, row_bytes
 from site_agent.reading.memory_limits import Limits
 from tests.site_agent.learning.plain_steps import LAW, SCALE
 from wardround.federation.errors import SourceFailed

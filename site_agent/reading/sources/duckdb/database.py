@@ -19,7 +19,7 @@ import duckdb
 from sqlglot import exp
 
 from site_agent.reading.batches import Batch, Fingerprint, digest_text, stat_text
-from site_agent.reading.columnstore.read_examples import read_examples, schema_of
+from site_agent.reading.columnstore.read_examples import read_examples
 from site_agent.reading.dataset import Declared, TableSource, missing_column, nested_key, other_type, refused_file
 from site_agent.reading.examples import Examples
 from site_agent.reading.memory_limits import Limits
@@ -66,23 +66,15 @@ class DuckdbTable:
     _opened: list[duckdb.DuckDBPyConnection] = field(default_factory=list, repr=False, compare=False)
 
     def check(self, form: AnswerLayout) -> None:
-        """Look at names and types only; see `Dataset.check`."""
         self._described(form.table, columns_needed(form))
 
     def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
-        """Read and bound; see `Dataset.bounded`."""
         return self._answered(form, lambda tallies: tallies.bounded(form))
 
     def keys(self, form: AnswerLayout) -> dict[str, int]:
-        """Read and bound; see `Dataset.keys`."""
         return self._answered(form, lambda tallies: tallies.open_keys(form))
 
-    def check_step(self, form: StepLayout) -> None:
-        """Look at names and types only; see `Dataset.check_step`."""
-        self.check(schema_of(form))
-
     def examples(self, form: StepLayout) -> Examples:
-        """Read rows; see `Dataset.examples`."""
         return read_examples(form, self, key=self.key, limits=self.limits)
 
     def fingerprint(self, table: Table) -> Fingerprint:

@@ -20,7 +20,7 @@ import duckdb
 from sqlglot import exp
 
 from site_agent.reading.batches import Batch, Fingerprint, digest_text, every_column, stat_text
-from site_agent.reading.columnstore.read_examples import read_examples, schema_of
+from site_agent.reading.columnstore.read_examples import read_examples
 from site_agent.reading.dataset import TableFiles, refused_file
 from site_agent.reading.examples import Examples
 from site_agent.reading.memory_limits import Limits
@@ -71,23 +71,15 @@ class DuckdbFiles:
         self.__init__(tables, key=key, limits=limits)  # type: ignore[misc]
 
     def check(self, form: AnswerLayout) -> None:
-        """Look at names and types only; see `Dataset.check`."""
         self._layouts(form)
 
     def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
-        """Read and bound; see `Dataset.bounded`."""
         return self._answered(form, DuckdbTallies.bounded)
 
     def keys(self, form: AnswerLayout) -> dict[str, int]:
-        """Read and bound; see `Dataset.keys`."""
         return self._answered(form, DuckdbTallies.open_keys)
 
-    def check_step(self, form: StepLayout) -> None:
-        """Look at names and types only; see `Dataset.check_step`."""
-        self._layouts(schema_of(form))
-
     def examples(self, form: StepLayout) -> Examples:
-        """Read rows; see `Dataset.examples`."""
         try:
             return read_examples(form, self, key=self._key, limits=self._limits)
         except (duckdb.Error, RuntimeError, SourceFailed):

@@ -17,7 +17,7 @@ import psycopg
 from sqlglot import exp
 
 from site_agent.reading.batches import Batch, Fingerprint, batch_of_rows, digest_text, rows_at_once
-from site_agent.reading.columnstore.read_examples import read_examples, schema_of
+from site_agent.reading.columnstore.read_examples import read_examples
 from site_agent.reading.dataset import Declared, TableSource, missing_column, nested_key, other_type
 from site_agent.reading.examples import Examples
 from site_agent.reading.memory_limits import Limits
@@ -85,23 +85,15 @@ class PostgresqlTable:
         return reading(self.address, timeout_seconds=self.timeout_seconds)
 
     def check(self, form: AnswerLayout) -> None:
-        """Look at names and types only; see `Dataset.check`."""
         self._checked(form.table, columns_needed(form))
 
     def bounded(self, form: AnswerLayout) -> tuple[Bounded, ...]:
-        """Bound inside the database; see `Dataset.bounded`."""
         return self._answered(form, lambda tallies: tallies.bounded(form))
 
     def keys(self, form: AnswerLayout) -> dict[str, int]:
-        """Bound inside the database; see `Dataset.keys`."""
         return self._answered(form, lambda tallies: tallies.open_keys(form))
 
-    def check_step(self, form: StepLayout) -> None:
-        """Look at names and types only; see `Dataset.check_step`."""
-        self.check(schema_of(form))
-
     def examples(self, form: StepLayout) -> Examples:
-        """Read rows; see `Dataset.examples`."""
         return read_examples(form, self, key=self.key, limits=self.limits)
 
     def fingerprint(self, table: Table) -> Fingerprint:
