@@ -129,13 +129,14 @@ class Coordinator:
             while True:
                 changes = self._clock.changes(round_key(plan_id))
                 # Read before the ledger: a round that has ended by now has its answer there by then.
-                running = self._rounds.running(plan_id)
+                running, ended = self._rounds.state(plan_id)
                 if (answer := self._answer(analyst, question)) is not None:
                     return answer
                 if self._clock.ended:
                     raise PeerUnreachable(_STOPPING)
-                if not running:
-                    self._raise_outcome(plan_id)
+                # A round that was started again since then ended all the same.
+                if not running and (error := ended or ended_without_answer(self.ledger, plan_id)) is not None:
+                    raise error.with_traceback(None)
                 left = until - self._clock.now()
                 if changes != seen or left <= 0:
                     return Progress(changes, self._dispatch.told(question.plan))
@@ -319,12 +320,6 @@ class Coordinator:
         # Not stored a second time: what the sites released is the answer.
         releases = [decode_release(payloads[site]) for site in stored.outcome.answered]
         return dataclasses.replace(told, updates=updates(releases, by_site=question.plan.query.training.by_site))
-
-    def _raise_outcome(self, plan_id: str) -> None:
-        """Raise what the round ended with; return when its answer came in the meantime."""
-        error = self._rounds.outcome(plan_id) or ended_without_answer(self.ledger, plan_id)
-        if error is not None:
-            raise error.with_traceback(None)
 
 
 class _Replays:

@@ -120,8 +120,8 @@ class Rounds(Protocol):
     def drive(self, plan_id: str) -> None:
         """Give the round the caller's time, where it has no thread; raises what the round raises."""
 
-    def outcome(self, plan_id: str) -> BaseException | None:
-        """What the round last ended with, if that was not an answer."""
+    def state(self, plan_id: str) -> tuple[bool, BaseException | None]:
+        """Whether the round runs, and if not what it last ended with, where that was no answer: at one moment."""
 
     def fault(self) -> BaseException | None:
         """The first outcome that no rule explains."""
@@ -153,18 +153,18 @@ class ThreadedRounds:
 
     def running(self, plan_id: str) -> bool:
         """Whether a thread runs the round."""
-        with self._guard:
-            found = self._rounds.get(plan_id)
-        return found is not None and not found.done()
+        return self.state(plan_id)[0]
 
     def drive(self, plan_id: str) -> None:
         """Nothing: the round has its own thread."""
 
-    def outcome(self, plan_id: str) -> BaseException | None:
-        """What the thread ended with, if not with an answer."""
+    def state(self, plan_id: str) -> tuple[bool, BaseException | None]:
+        """Whether a thread runs the round, or what its thread ended with, if not with an answer."""
         with self._guard:
             found = self._rounds.get(plan_id)
-        return found.exception() if found is not None and found.done() else None
+        if found is None:
+            return False, None
+        return (False, found.exception()) if found.done() else (True, None)
 
     def fault(self) -> BaseException | None:
         """The first outcome that no rule explains."""

@@ -90,9 +90,9 @@ class DrivenRounds:
         finally:
             self._driven.discard(plan_id)
 
-    def outcome(self, plan_id: str) -> BaseException | None:  # noqa: ARG002 -- as the Protocol has it
-        """Nothing: what a driven round raises, its driver gets."""
-        return None
+    def state(self, plan_id: str) -> tuple[bool, BaseException | None]:
+        """Whether it runs, and no outcome: what a driven round raises, its driver gets."""
+        return self.running(plan_id), None
 
     def fault(self) -> BaseException | None:
         return None

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.clock import RealClock
+from coordinator.clock import Clock, RealClock
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.rounds.dispatch import round_key
+from coordinator.rounds.round import ThreadedRounds
 from coordinator.store.ledger import open_ledger
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from wardround.federation.errors import AwaitingApproval, InvariantBroken, PeerUnreachable, TooFewSites
@@ -121,6 +122,38 @@ def test_an_approval_days_later_finishes_the_round_by_itself(served: Served) -> 
         served.until_told(plan_id)
     served.hospitals["two"].approve(served.coordinator)
     assert served.until_told(plan_id).estimates[0].value == 111
+
+
+class StartedAgain(ThreadedRounds):
+    """A round that ended is started again as soon as somebody has looked."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.let_go = threading.Event()
+
+    def state(self, plan_id: str) -> tuple[bool, BaseException | None]:
+        found = super().state(plan_id)
+        if found[1] is not None:
+            self.start(plan_id, self._held)
+        return found
+
+    def _held(self) -> None:
+        self.let_go.wait(SOON_SECONDS)
+
+
+def test_what_a_round_ended_with_is_told_though_it_was_started_again(served: Served) -> None:
+    clock = RealClock()
+    rounds = StartedAgain(clock)
+    served.coordinator.close()
+    ledger = open_ledger(served.folder, study=served.study, identity=served.identity, keeping=Durability.FILE)
+    served.coordinator = Coordinator(ledger, noiseless=True, clock=clock, rounds=rounds)
+    served.hospitals["two"].mood = "hold"
+    served.run("one", "two", "three")
+    try:
+        with pytest.raises(AwaitingApproval):
+            served.until_told(served.coordinator.ask(ANALYST, ask()))
+    finally:
+        rounds.let_go.set()
 
 
 def test_too_few_sites_reach_whoever_watches(tmp_path: Path) -> None:

@@ -324,13 +324,13 @@ def test_keys_of_giants_are_the_same(tmp_path: Path, kind: str, groups: int, mon
     monkeypatch.setattr(Limits, "records", property(lambda _: 8 * 60))
     monkeypatch.setattr(sqlite_texts, "most_texts", lambda _: 8 * 60)
     for most in (10**6, 20):
-        monkeypatch.setattr(duckdb_tallies, "UnitTexts", lambda *a, most=most: few_texts(DUCKDB_TEXTS(*a), most))
-        monkeypatch.setattr(sqlite_texts, "UnitTexts", lambda *a, most=most: few_texts(SQLITE_TEXTS(*a), most))
+        monkeypatch.setattr(duckdb_tallies, "DuckDBTexts", lambda *a, most=most: few_texts(DUCKDB_TEXTS(*a), most))
+        monkeypatch.setattr(sqlite_texts, "SqliteTexts", lambda *a, most=most: few_texts(SQLITE_TEXTS(*a), most))
         assert source.keys(asked) == once
     assert [each.giants_read for each in narrow] == [2, 2]
 
 
-DUCKDB_TEXTS, SQLITE_TEXTS = duckdb_tallies.UnitTexts, sqlite_texts.SqliteTexts
+DUCKDB_TEXTS, SQLITE_TEXTS = duckdb_tallies.DuckDBTexts, sqlite_texts.SqliteTexts
 
 
 def few_texts(texts: giants.TextsInOrder, most: int) -> giants.TextsInOrder:
