@@ -33,7 +33,7 @@ from wardround.federation.statistics.quantile import coded, consistent, level_va
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.noise.distribution import Mechanism
-from wardround.simulation.study_trial import Trial, run_trials
+from wardround.simulation.trial import Trial, run_trials
 
 SIZES = (6000, 4000, 3000, 2000, 1500, 1200, 900, 700, 400, 300)
 STUDY = """\

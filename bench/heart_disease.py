@@ -31,7 +31,7 @@ from wardround.analyst.learning.trained_model import TrainingResult
 from wardround.federation.models.step_layout import LENGTH
 from wardround.federation.models.training import ModelKind
 from wardround.federation.study.study_file import parse_study
-from wardround.simulation.training_trial import TrainingTrial, run_trainings
+from wardround.simulation.trial import TrainingTrial, run_trainings
 
 Array = NDArray[np.float64]
 Columns = dict[str, NDArray[np.generic]]

@@ -28,7 +28,7 @@ from wardround.analyst.learning.request import TrainingRequest
 from wardround.federation.models.training import ModelKind
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.accounting.gaussian_dp import mu_of
-from wardround.simulation.training_trial import TrainingTrial, run_trainings
+from wardround.simulation.trial import TrainingTrial, run_trainings
 
 Array = NDArray[np.float64]
 

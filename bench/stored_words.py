@@ -21,7 +21,7 @@ from coordinator.store.ledger import Ledger, begin_ledger
 from protos import words
 from protos.words import stored_plan
 from wardround.federation import canonical
-from wardround.federation.canonical_reader import decode
+from wardround.federation.canonical import decode
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import SignedTask, Task

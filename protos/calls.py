@@ -39,8 +39,7 @@ from protos.words import (
     write_question,
 )
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.plan.ask_request import AskRequest
-from wardround.federation.plan.task import SignedTask, Submission
+from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, BudgetReport, Estimate, Preview, Progress
 from wardround.federation.trust.enrolment import Enrolment, Greeting
 from wardround.federation.trust.entry import Entry

@@ -34,9 +34,8 @@ from wardround.federation.ledger.rewriting import Rewritten
 from wardround.federation.limits import Counted, Names, Pem, PlanId, Text, Whole
 from wardround.federation.models.training import Stage, Step
 from wardround.federation.plain_text import fault_in
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import Declined, Failed, Pending, SignedTask
+from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, SignedTask
 from wardround.federation.question.answer import (
     MAX_ESTIMATES,
     MAX_UPDATE_BYTES,

@@ -20,7 +20,7 @@ from types import CodeType, FrameType
 
 from wardround.federation.study.study_file import parse_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 ROOT = str(Path(__file__).resolve().parents[1]) + "/"
 STUDY = """

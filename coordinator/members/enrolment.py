@@ -21,10 +21,8 @@ from coordinator.store.members import InvitationRecord, MemberState
 from wardround.federation.errors import ConfigurationMistaken, NotAuthorized
 from wardround.federation.study.study import delta_fault
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key, request_key, tls_key_hash
-from wardround.federation.trust.enrolment import Enrolment
+from wardround.federation.trust.enrolment import AnalystProfile, Enrolment, Invitation, write_profile
 from wardround.federation.trust.identity import Purpose
-from wardround.federation.trust.invitation import Invitation
-from wardround.federation.trust.profile import AnalystProfile, write_profile
 
 SECRET_BYTES = 32
 

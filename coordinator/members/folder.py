@@ -17,11 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.members.authority import Authority
-from wardround.federation.addresses import address_fault, join_address, split_address
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, lost
 from wardround.federation.private_files import STAGED, create_private, make_private_folder, sync_folder, write_private
-from wardround.federation.strict_toml import Section, check_plain, parse, read_text
+from wardround.federation.strict_toml import (
+    Section,
+    address_fault,
+    check_plain,
+    join_address,
+    parse,
+    read_text,
+    split_address,
+)
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import new_study, parse_study
 from wardround.federation.trust.identity import Identity

@@ -34,9 +34,8 @@ from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepLayout, step_form
 from wardround.federation.models.training import Step
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, PrivacyTarget, planned
-from wardround.federation.plan.task import SignedTask, Submission
+from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import (
     Answer,
     BudgetReport,

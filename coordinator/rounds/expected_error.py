@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.federation.forms.totals import NoiseSetting, Total, TotalNoise, noise_of
-from wardround.federation.plan.charge_split import shares
+from wardround.federation.plan.layout import shares
 from wardround.federation.plan.plan import Plan, facts_of
 from wardround.federation.question.answer import ExpectedError
 from wardround.federation.question.query import Aggregate

@@ -21,9 +21,7 @@ from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.federation.models.step_layout import StepLayout, largest_round, step_form
 from wardround.federation.models.training import Step
-from wardround.federation.plan.ask_request import AskRequest
-from wardround.federation.plan.charge_split import shares
-from wardround.federation.plan.layout import layout
+from wardround.federation.plan.layout import layout, shares
 from wardround.federation.plan.plan import (
     Plan,
     Planned,
@@ -35,6 +33,7 @@ from wardround.federation.plan.plan import (
     selection,
     selection_slack,
 )
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.plan.typed import Typed, type_query
 from wardround.federation.question.answer import MAX_UPDATE_BYTES, Loss
 from wardround.federation.question.query import Query

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome
 from wardround.federation.errors import LedgerCorrupt
-from wardround.federation.question.answer import Estimate, Loss
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import Estimate, Loss, NoEstimate
 
 
 @dataclass(frozen=True, slots=True)

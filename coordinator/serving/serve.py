@@ -24,9 +24,9 @@ from protos.serving import Serving, waiting_room_for
 from protos.serving import serve as listen
 from protos.tls import Presented, TlsKeys
 from protos.words import stored_plan
-from wardround.federation.addresses import join_address, split_address
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.ledger.serving_lock import serving_lock
+from wardround.federation.ledger.sqlite_file import serving_lock
+from wardround.federation.strict_toml import join_address, split_address
 from wardround.federation.study.study import Study
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from coordinator.store import trainings
 from coordinator.store.trainings import Begun, Due, TrainingStore
-from wardround.federation.canonical_reader import decode
+from wardround.federation.canonical import decode
 from wardround.federation.errors import InvariantBroken, LedgerCorrupt, MalformedMessage, QueryMistaken
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.entry_body import Body, cost_body, facts_body

@@ -15,8 +15,7 @@ import numpy as np
 
 from site_agent.learning.integer_vectors import Vectors
 from wardround.federation.models import definition_of
-from wardround.federation.models.model_definition import SPREADS_OF_TARGET, TargetScale
-from wardround.federation.models.row_arithmetic import over, row_products
+from wardround.federation.models.model_definition import SPREADS_OF_TARGET, TargetScale, over, row_products
 from wardround.federation.models.step_layout import StepLayout, is_binary, unpack
 from wardround.federation.models.training import Input, Matrix, StageKind, Vector
 

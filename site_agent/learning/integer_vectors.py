@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.federation.models.row_arithmetic import MOST_COLUMNS, row_products
+from wardround.federation.models.model_definition import MOST_COLUMNS, row_products
 from wardround.federation.models.step_layout import LENGTH
 from wardround.federation.models.training import Matrix, Vector
 

@@ -27,12 +27,10 @@ from site_agent.serving.folder_account import account_path, account_standing, sp
 from site_agent.serving.link import GrpcLink
 from site_agent.serving.open_dataset import site_dataset
 from site_agent.store.ledger import SiteLedger
-from wardround.federation.addresses import split_address
 from wardround.federation.errors import FederationError, SourceAway
-from wardround.federation.exposure import everything_in, exposed, name_of, replaceable
 from wardround.federation.plan.layout import shape, whole_table
-from wardround.federation.private_files import STAGED
-from wardround.federation.strict_toml import read_text
+from wardround.federation.private_files import STAGED, everything_in, exposed, name_of, replaceable
+from wardround.federation.strict_toml import read_text, split_address
 from wardround.federation.study.study import Study, Table
 from wardround.federation.trust.certificates import load_certificate, validity
 from wardround.privacy.noise.distribution import Mechanism

@@ -10,12 +10,11 @@ from site_agent.answering.admission import TRAINING, Approval, Policy
 from site_agent.answering.memory_check import Room
 from site_agent.reading.dataset import FORMATS, Declared, TableSource, kind_of
 from site_agent.reading.memory_limits import LEAST_MEBIBYTES, MEMORY_MEBIBYTES, Limits
-from wardround.federation.addresses import address_fault
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.limits import MAX_SITES, NAME
 from wardround.federation.question.query import Statistic
 from wardround.federation.statistics import ALLOWED_BY_DEFAULT
-from wardround.federation.strict_toml import Section, nearest, parse, read_text
+from wardround.federation.strict_toml import Section, address_fault, nearest, parse, read_text
 from wardround.federation.study.study import Study, delta_fault
 from wardround.privacy.budget.filter import Cap
 

@@ -24,9 +24,8 @@ from wardround.federation.statistics import ALLOWED_BY_DEFAULT
 from wardround.federation.strict_toml import check_plain, read_text
 from wardround.federation.study.study import Study, delta_fault
 from wardround.federation.trust.certificates import key_from_pem, key_to_pem, make_request, new_tls_key
-from wardround.federation.trust.enrolment import Enrolment
+from wardround.federation.trust.enrolment import Enrolment, Invitation, read_invitation
 from wardround.federation.trust.identity import Identity, Purpose
-from wardround.federation.trust.invitation import Invitation, read_invitation
 
 TEMPLATE = """\
 # One hospital. Mend what follows, then run site init again.

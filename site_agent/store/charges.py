@@ -18,8 +18,7 @@ from wardround.federation.plan.plan import Charge
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
-from wardround.privacy.budget.facts import AnyFact
-from wardround.privacy.budget.training_charge import BlockFact, StepFact
+from wardround.privacy.budget.facts import AnyFact, BlockFact, StepFact
 
 TAKEN = "this round of the training was taken before, with other numbers."
 

@@ -13,8 +13,7 @@ from site_agent.store.charges import cost_paid, entry_about, facts_paid
 from wardround.federation.errors import LedgerCorrupt, UnpaidRelease
 from wardround.federation.forms.release import Release, decode_release, extent, release_hash
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.entry_body import text_in
-from wardround.federation.ledger.receipts import acknowledges
+from wardround.federation.ledger.entry_body import acknowledges, text_in
 from wardround.federation.plan.task import Declined, Released
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity, PublicIdentity

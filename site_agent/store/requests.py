@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wardround.federation import canonical
-from wardround.federation.canonical_reader import decode
+from wardround.federation.canonical import decode
 from wardround.federation.errors import Mistaken
 from wardround.federation.ledger.rewriting import StoredColumn
 from wardround.federation.plan.task import SignedTask

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tests.analyst.stored import estimate
 from wardround.analyst.asking.multi_round import composed
 from wardround.federation.errors import BudgetExceeded, FederationError, PeerUnreachable, QueryMistaken
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import (
     Answer,
     BudgetReport,

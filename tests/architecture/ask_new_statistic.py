@@ -18,7 +18,7 @@ from wardround.federation.statistics import ALLOWED_BY_DEFAULT
 from wardround.federation.study.study_file import parse_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 STUDY = """
 name = "throwaway"

@@ -95,7 +95,7 @@ from tests.analyst.learning.clinics import SIZES, federation, patients, request,
 from wardround import QueryMistaken, load_model
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.models.training import Step
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 folder = pathlib.Path(sys.argv[1])
 found = federation(folder / "federation", find_sites(write(folder / "tables"), study()))

@@ -10,8 +10,8 @@ import pytest
 from coordinator.rounds.planning import plans_for
 from tests.cli.calling import call
 from tests.docs.pages import ROOT, all_blocks
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import price
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.filter import admits

@@ -17,9 +17,8 @@ from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.ledger.verify.verify import Verification, verify
 from wardround.federation.models.step_layout import StepLayout
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, form_of
-from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Submission
+from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Submission
 from wardround.federation.question.answer import Answer
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study import Study

@@ -18,7 +18,7 @@ from tests.protos import words
 from tests.recorded.recording import read
 from tests.recorded.spoken import PLANS, TASKS
 from wardround.federation import canonical
-from wardround.federation.canonical_reader import decode
+from wardround.federation.canonical import decode
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.limits import Many, Member, Whole
 from wardround.federation.models.training import Step

@@ -27,8 +27,17 @@ from wardround.federation.forms.parts import Sums
 from wardround.federation.plan.layout import shape
 from wardround.federation.plan.plan import Plan, price
 from wardround.federation.plan.typed import typed
-from wardround.federation.question.grouping import domain, interval_names, month_name
-from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.question.query import (
+    Aggregate,
+    Clip,
+    GroupBy,
+    Grouping,
+    Query,
+    Statistic,
+    domain,
+    interval_names,
+    month_name,
+)
 from wardround.federation.study.study import Column, ColumnType
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.noise.distribution import Mechanism

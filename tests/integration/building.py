@@ -11,7 +11,7 @@ from site_agent.serving.enrolment import enrol, prepare_enrolment
 from tests.fixtures.ports import HOST, take_port
 from tests.integration.stage import Federation, now
 from tests.integration.terms import Terms, rows_of
-from wardround.federation.trust.invitation import write_invitation
+from wardround.federation.trust.enrolment import write_invitation
 
 ANALYSTS = ("ada", "bob")
 

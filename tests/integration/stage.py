@@ -26,9 +26,9 @@ from typing import Generic, TypeVar
 from tests.integration.terms import Terms
 from wardround.analyst.asking.client import connect
 from wardround.analyst.showing.documents import Json
-from wardround.federation.addresses import split_address
 from wardround.federation.errors import FederationError
 from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.strict_toml import split_address
 
 HERE = Path(__file__).parent
 PATIENTS = "SELECT COUNT(DISTINCT patient_id) FROM encounters"

@@ -23,7 +23,7 @@ from tests.integration.stage import (
     values,
 )
 from wardround.analyst.asking.client import connect
-from wardround.federation.ledger.verify.export import export
+from wardround.federation.ledger.verify.evidence import export
 from wardround.federation.ledger.verify.verify import verify
 
 ANSWER = {"plan_id", "unit", "replayed", "noiseless", "sites", "estimates", "privacy"}

@@ -16,7 +16,7 @@ from site_agent.serving.history import departures
 from tests.integration.conftest import Make
 from tests.integration.stage import Asked, Federation, eventually, sites_in
 from tests.integration.terms import rows_of
-from wardround.federation.ledger.verify.export import export
+from wardround.federation.ledger.verify.evidence import export
 
 TEXT = "Qzcanarytext"
 NUMBER = "84620517739"

@@ -28,8 +28,7 @@ from tests.integration.terms import rows_of
 from wardround.analyst.asking.client import connect
 from wardround.federation.errors import FederationError, NotAuthorized
 from wardround.federation.trust.certificates import Role, key_from_pem, key_to_pem, new_tls_key
-from wardround.federation.trust.invitation import read_invitation, write_invitation
-from wardround.federation.trust.profile import read_profile
+from wardround.federation.trust.enrolment import read_invitation, read_profile, write_invitation
 
 LIFE = datetime.timedelta(hours=1)
 

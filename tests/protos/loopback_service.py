@@ -22,8 +22,7 @@ from protos.words import ASKED, CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, RENE
 from tests.fixtures.ports import HOST, take_port
 from tests.protos.certificates import TestAuthority
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.plan.ask_request import AskRequest
-from wardround.federation.plan.task import SignedTask, Submission
+from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, Progress
 from wardround.federation.trust.certificates import holder
 from wardround.federation.trust.enrolment import Enrolment, Greeting

@@ -31,8 +31,7 @@ from wardround.federation.errors import (
     ProtocolViolation,
     Unavailable,
 )
-from wardround.federation.plan.ask_request import AskRequest
-from wardround.federation.plan.task import Declined, Failed, Pending, Released, Submission
+from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, Submission
 from wardround.federation.question.answer import (
     Answer,
     Estimate,

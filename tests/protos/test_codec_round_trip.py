@@ -13,9 +13,8 @@ from protos.words import PLAN, QUERY, TASK, write_question
 from tests.protos import words
 from tests.protos.conversations import CONVERSATIONS, Conversation
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import SignedTask
+from wardround.federation.plan.task import AskRequest, SignedTask
 from wardround.federation.question.answer import Answer, Estimate, Loss, PrivacyStatement, Remaining
 from wardround.federation.question.cohort import And, Expression, IsNull, Not, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic

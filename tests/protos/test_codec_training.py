@@ -21,9 +21,8 @@ from tests.protos.putting import put
 from wardround.federation import canonical
 from wardround.federation.errors import MalformedMessage, QueryMistaken
 from wardround.federation.models.training import MAX_WEIGHTS, Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import SignedTask, Task
+from wardround.federation.plan.task import AskRequest, SignedTask, Task
 from wardround.federation.question.answer import Answer, Loss, PrivacyStatement, Remaining, Update
 from wardround.federation.question.cohort import And, Comparison, Expression, IsNull, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic

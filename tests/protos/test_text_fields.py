@@ -23,7 +23,7 @@ from tests.protos import test_codec_malformed as sound
 from tests.protos.conversations import AnyPieces
 from wardround.federation.errors import MalformedMessage, QueryMistaken
 from wardround.federation.plain_text import is_plain
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.cohort import Comparison, Operator
 from wardround.federation.question.query import Aggregate, Query, Statistic
 

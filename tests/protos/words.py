@@ -10,9 +10,8 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Task
+from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Task
 from wardround.federation.question.answer import (
     Answer,
     BudgetReport,

@@ -11,9 +11,8 @@ from protos.chunked_release import Chunk
 from protos.statuses import Fault
 from protos.words import Claim, Watch
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Task
+from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Task
 from wardround.federation.question.answer import (
     Answer,
     BudgetReport,

@@ -17,7 +17,7 @@ from tests.cli.calling import call
 from tests.recorded import recording
 from tests.recorded.kept_folders import ROLES, names, unpacked
 from tests.recorded.rewriting_process import rewritten
-from wardround.federation.canonical_reader import decode
+from wardround.federation.canonical import decode
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.plan import Plan

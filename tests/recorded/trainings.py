@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.analyst.learning.clinics import federation, request, seeded, study, write
 from tests.recorded.questions import released
 from tests.recorded.recording import Json
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 REQUESTS = {
     "logistic": request(rounds=3),

@@ -21,11 +21,10 @@ from site_agent.store.ledger import SiteLedger
 from tests.site_agent.lone_site import COUNT, STUDY, Rows
 from wardround.analyst.sql.read import parse
 from wardround.federation.errors import FederationError
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import Submission, Task, sign_task
+from wardround.federation.plan.task import AskRequest, Submission, Task, sign_task
+from wardround.federation.trust.enrolment import write_invitation
 from wardround.federation.trust.entry import EMPTY
-from wardround.federation.trust.invitation import write_invitation
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.noise import ZeroNoise
 

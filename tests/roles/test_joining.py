@@ -39,10 +39,8 @@ from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.question.query import Statistic
 from wardround.federation.study.study_file import parse_study
 from wardround.federation.trust.certificates import Role, holder, make_request, new_tls_key, request_key, validity
-from wardround.federation.trust.enrolment import Enrolment
+from wardround.federation.trust.enrolment import Enrolment, Invitation, read_invitation, read_profile, write_invitation
 from wardround.federation.trust.identity import Identity, Purpose
-from wardround.federation.trust.invitation import Invitation, read_invitation, write_invitation
-from wardround.federation.trust.profile import read_profile
 
 NOW = datetime.datetime(2026, 3, 1, 12, 0, tzinfo=datetime.UTC)
 LIFE = datetime.timedelta(days=14)

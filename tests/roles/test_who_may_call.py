@@ -12,7 +12,7 @@ from coordinator.members.roster import authorize
 from tests.roles.enrolled import found
 from wardround.federation.errors import NotAuthorized
 from wardround.federation.trust.certificates import Role
-from wardround.federation.trust.profile import read_profile
+from wardround.federation.trust.enrolment import read_profile
 
 NOW = datetime.datetime(2026, 3, 1, 12, 0, tzinfo=datetime.UTC)
 

@@ -27,15 +27,14 @@ from site_agent.store.ledger import SiteLedger
 from tests.fixtures.ports import HOST, take_port
 from tests.protos.certificates import TestAuthority
 from wardround.federation.ledger.sqlite_file import Durability
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import SignedTask, Task, sign_task
+from wardround.federation.plan.task import AskRequest, SignedTask, Task, sign_task
 from wardround.federation.question.cohort import Comparison, Expression, Operator, Within
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.enrolment import AnalystProfile, write_profile
 from wardround.federation.trust.entry import EMPTY
 from wardround.federation.trust.identity import Identity
-from wardround.federation.trust.profile import AnalystProfile, write_profile
 
 FORGED = "3f9c0a12deadbeef"
 FORGED_LINE = f"{FORGED}  pending   2026-01-01  ε = 0.001  SELECT COUNT(*) FROM visits"

@@ -28,8 +28,8 @@ from tests.fixtures.ports import HOST, take_port
 from tests.screens.hostile_words import HOSTILE, STUDY, asked, asked_among
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
+from wardround.federation.trust.enrolment import read_profile
 from wardround.federation.trust.identity import Identity
-from wardround.federation.trust.profile import read_profile
 
 HIDDEN = {name: text for name, text in HOSTILE.items() if name != "markup"}
 DAY = datetime.timedelta(days=1)

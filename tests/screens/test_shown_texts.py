@@ -19,8 +19,8 @@ from tests.screens.hostile_words import FORGED_LINE, HOSTILE
 from wardround.analyst.estimation.fitted import Standardisation
 from wardround.analyst.learning.model_store import CARD, StoredModel, keep
 from wardround.analyst.learning.predictor import Predictor
+from wardround.analyst.showing.plot_series import framed, label
 from wardround.analyst.showing.result import PreviewResult, Result
-from wardround.analyst.showing.svg import framed, label
 from wardround.analyst.showing.text_tables import TextTable, as_html, as_text
 from wardround.cli import console
 from wardround.federation.models.training import Input, ModelKind

@@ -11,7 +11,7 @@ import pytest
 from wardround.federation.question.answer import Answer
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
-from wardround.simulation.study_trial import Trial, run_trials
+from wardround.simulation.trial import Trial, run_trials
 
 # The noise is the true one, and falls the same way in every run.
 pytestmark = pytest.mark.usefixtures("same_noise")

@@ -24,8 +24,8 @@ from wardround.privacy.budget.filter import Cap
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.privacy.noise.sampler import SecureNoise, prefers_table
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
-from wardround.simulation.study_trial import Trial, run_trials
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
+from wardround.simulation.trial import Trial, run_trials
 
 DRAWS = 100_000
 ASKS = 2_000

@@ -10,7 +10,7 @@ import pytest
 
 from protos.words import ESTIMATE
 from tests.recorded import questions
-from wardround.analyst.showing.earlier_answers import owners, places_of
+from wardround.analyst.showing.presentation import owners, places_of
 from wardround.analyst.sql.read import read
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.plan.typed import typed

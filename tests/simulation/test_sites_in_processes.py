@@ -30,7 +30,7 @@ from wardround.federation.trust.identity import PublicIdentity
 from wardround.privacy.noise.vectors import Bounded
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite, default_policy
 from wardround.simulation.noise import ZeroNoise
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 COUNT = "SELECT sex, COUNT(*) FROM visits GROUP BY sex"
 
@@ -207,7 +207,7 @@ from pathlib import Path
 from tests.analyst.learning.clinics import study
 from wardround.federation.errors import Mistaken
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 sites = {name: SimulatedSite(each, 300) for name, each in find_sites(Path(sys.argv[1]), study()).items()}
 try:

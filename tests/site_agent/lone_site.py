@@ -20,9 +20,8 @@ from wardround.federation.errors import SourceAway, SourceFailed
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.models.step_layout import StepLayout
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import SignedTask, Task, sign_task
+from wardround.federation.plan.task import AskRequest, SignedTask, Task, sign_task
 from wardround.federation.question.query import Statistic
 from wardround.federation.study.study import Study, Table
 from wardround.federation.study.study_file import parse_study

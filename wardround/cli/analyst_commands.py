@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.console import Interrupted, note, print_document, show
-from wardround.cli.progress import ProgressLines
+from wardround.cli.console import Interrupted, ProgressLines, note, print_document, show
 from wardround.federation.errors import Mistaken, QueryMistaken
 from wardround.federation.question.answer import Progress
 

@@ -53,7 +53,7 @@ def invite(folder: Folder, site: Annotated[str, typer.Argument(metavar="SITE")],
     """Make an invitation for one site: one use, and it expires."""
     from coordinator.members.enrolment import make_invitation
     from coordinator.members.folder import open_folder
-    from wardround.federation.trust.invitation import write_invitation
+    from wardround.federation.trust.enrolment import write_invitation
 
     _check_out(out)
     invitation = make_invitation(open_folder(folder), site, now=_now())

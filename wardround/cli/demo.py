@@ -23,9 +23,9 @@ from wardround.analyst.asking.client import Client, connect
 from wardround.analyst.learning.request import TrainingRequest
 from wardround.analyst.showing.documents import error_document
 from wardround.cli.console import Document
-from wardround.federation.addresses import split_address
 from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, PeerUnreachable, Refused
 from wardround.federation.models.training import ModelKind
+from wardround.federation.strict_toml import split_address
 from wardround.simulation.synthetic import PATIENTS, STUDY, hospital_sizes, write_encounters
 
 SEED = 20260101

@@ -42,7 +42,7 @@ def export(
     folder: Folder, out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")]
 ) -> None:
     """Write the ledger to one file that an auditor can verify elsewhere."""
-    from wardround.federation.ledger.verify.export import export as write
+    from wardround.federation.ledger.verify.evidence import export as write
 
     count = write(folder, out)
     say(f"{count} entries are in {out}; check them with: wardround ledger verify {out}")

@@ -88,7 +88,7 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Find the least noise for a budget, or the budget that a wanted noise needs."""
-    from wardround.privacy.report.planned_losses import classic_sigma, epsilon_for, plan_noise
+    from wardround.privacy.report.compare import classic_sigma, epsilon_for, plan_noise
 
     if (epsilon is None) == (standard_error is None):
         raise Mistaken("Say either --epsilon or --standard-error, and not both.")

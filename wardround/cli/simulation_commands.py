@@ -95,7 +95,7 @@ class _Trial:
 
 
 def _answers(study: Study, tables: Path, trial: _Trial, sql: str, *, search: bool) -> Iterator[Result | TrainingResult]:
-    from wardround.simulation.study_trial import Trial, run_trials
+    from wardround.simulation.trial import Trial, run_trials
 
     question = Trial(
         sql,
@@ -113,7 +113,7 @@ def _models(
 ) -> Iterator[Result | TrainingResult]:
     from wardround.analyst.learning.request import read_request, sharper
     from wardround.cli.training_commands import TrainingLines
-    from wardround.simulation.training_trial import TrainingTrial, run_trainings
+    from wardround.simulation.trial import TrainingTrial, run_trainings
 
     wanted = sharper(read_request(request), epsilon=trial.epsilon, delta=trial.delta)
     training = TrainingTrial(wanted, noiseless=trial.noiseless, trusted_total=trial.trusted_total)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wardround.cli.analyst_commands import AsJson, Profile, chosen_nonce, going_on, tell_nonce
-from wardround.cli.console import note, print_document, show
-from wardround.cli.progress import ProgressLines
+from wardround.cli.console import ProgressLines, note, print_document, show
 from wardround.federation.question.answer import Progress, SiteState
 
 if TYPE_CHECKING:

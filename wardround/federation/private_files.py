@@ -2,14 +2,19 @@
 
 Whoever can write to a folder can plant things there: links, pipes, other people's files, under the very name that we
 are about to use. So nothing here follows what it finds. What is written is always a new file, made under a name that
-nobody foresees, and takes its place by being renamed; modes are set on what is open, whatever the umask says.
+nobody foresees, and takes its place by being renamed; modes are set on what is open, whatever the umask says. What
+others can reach is looked at without opening anything, so that it says the same to every user, to root too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import shlex
+import stat
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +26,9 @@ STAGED = ".new-"
 _OWNER_READS, _OWNER_ENTERS = 0o600, 0o700
 # A folder above a role's own: others may pass, and never write.
 _OTHERS_PASS = 0o755
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -104,3 +112,53 @@ def _private(descriptor: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def everything_in(folder: Path) -> Iterator[Path]:
+    """A folder and all that is in it, at any depth; links are named and not entered."""
+    yield folder
+    for above, folders, files in os.walk(folder):
+        yield from (Path(above) / name for name in (*folders, *files))
+
+
+def exposed(paths: Iterable[Path], *, owner: int) -> Iterator[str]:
+    """What is wrong with these paths, of those that exist, if they should be the user's with this number alone."""
+    links: list[Path] = []
+    foreign: list[Path] = []
+    loose: list[Path] = []
+    for path in paths:
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            # A journal comes and goes while an agent serves.
+            continue
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            links.append(path)
+        elif found.st_uid != owner:
+            foreign.append(path)
+        elif found.st_mode & _OTHERS:
+            loose.append(path)
+    if links:
+        yield f"no file or folder but a link or a pipe; restore it from the backup after: rm {_joined(links)}"
+    if foreign:
+        yield f"of another user; run: chown {name_of(owner)} {_joined(foreign)}"
+    if loose:
+        yield f"open to others; run: chmod go-rwx {_joined(loose)}"
+
+
+def replaceable(folder: Path) -> bool:
+    """Whether others could put another file in the place of one in this folder; a sticky folder keeps them from it."""
+    mode = folder.stat().st_mode if folder.exists() else 0
+    return bool(mode & _OTHERS_WRITE) and not mode & stat.S_ISVTX
+
+
+def name_of(user: int) -> str:
+    """A user's name, or the number where it has none."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+
+
+def _joined(paths: list[Path]) -> str:
+    return shlex.join(map(str, paths))

@@ -1,4 +1,4 @@
-"""Reading TOML strictly: a key nobody knows is a mistake, not a comment.
+"""Reading TOML strictly: a key nobody knows is a mistake, not a comment; and host:port, said once.
 
 A misspelt `max_epsilon_per_plan` that was silently ignored would be a policy the hospital believes in
 and the agent does not; so every unknown key is refused, with the nearest name that exists.
@@ -17,6 +17,8 @@ from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.plain_text import LAYOUT, is_plain, text_fault
 
 Toml = Mapping[str, object]
+
+MAX_PORT = 65535
 
 
 def read_text(path: Path) -> str:
@@ -193,3 +195,31 @@ def nearest(name: str, known: Iterable[str]) -> str:
     options = sorted(known)
     near = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(options) or 'none'}."
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port; IPv6 hosts stand in brackets. `ValueError` when it is neither."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
+        raise ValueError("not host:port")
+    if (
+        (":" in host) != (host.startswith("[") and host.endswith("]"))
+        or any(c.isspace() or c == "/" for c in host)
+        or not is_plain(host)
+    ):
+        raise ValueError("not host:port")
+    return host.strip("[]"), int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """host:port, with brackets round an IPv6 host."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_fault(address: str) -> str | None:
+    """What an address must be, when it is not; otherwise None."""
+    try:
+        split_address(address)
+    except ValueError:
+        return 'host:port, such as "coordinator.example.org:7443"'
+    return None

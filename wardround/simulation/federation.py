@@ -17,8 +17,7 @@ from site_agent.serving.agent import Agent
 from wardround.analyst.asking.client import Client
 from wardround.federation.errors import Mistaken
 from wardround.federation.ledger.sqlite_file import Durability
-from wardround.federation.plan.ask_request import AskRequest
-from wardround.federation.plan.task import SignedTask, Submission
+from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
 from wardround.federation.trust.entry import Entry

@@ -15,9 +15,9 @@ from wardround.analyst.asking import builder
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.totals import NoiseSetting
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Planned, privacy_target
 from wardround.federation.plan.sql_text import aggregate_text, query_text
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.query import GroupBy, Query
 from wardround.federation.statistics import find
 from wardround.federation.study.study import ColumnType, Study, Table, delta_fault

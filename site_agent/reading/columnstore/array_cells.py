@@ -18,8 +18,7 @@ from site_agent.reading.columnstore.row_filter import Columns, present
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.grids import Quantiser
 from wardround.federation.forms.parts import AnswerLayout, Part
-from wardround.federation.question.grouping import MONTHS_A_YEAR, domain, month_range
-from wardround.federation.question.query import GroupBy, Grouping
+from wardround.federation.question.query import MONTHS_A_YEAR, GroupBy, Grouping, domain, month_range
 from wardround.federation.study.study import Column
 
 Vector = NDArray[np.int64]

@@ -34,8 +34,7 @@ from site_agent.reading.statements.where_sql import column_name, condition
 from wardround.federation.forms.grids import Coding, Quantiser
 from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums
 from wardround.federation.question.cohort import leaves
-from wardround.federation.question.grouping import domain, month_range
-from wardround.federation.question.query import GroupBy, Grouping
+from wardround.federation.question.query import GroupBy, Grouping, domain, month_range
 from wardround.federation.study.study import Column, ColumnType
 
 UNIT, CELL, WEIGHT = "unit", "cell", "weight"

@@ -12,7 +12,7 @@ from wardround.analyst.asking.builder import query
 from wardround.analyst.asking.client import Client
 from wardround.analyst.link.link import POLL_SECONDS
 from wardround.federation.errors import AwaitingApproval, BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import (
     Answer,
     BudgetReport,

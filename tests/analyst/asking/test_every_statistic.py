@@ -15,7 +15,7 @@ from wardround.federation.errors import BudgetExceeded
 from wardround.federation.question.query import Statistic
 from wardround.federation.study.study_file import parse_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 pytestmark = pytest.mark.usefixtures("same_noise")
 

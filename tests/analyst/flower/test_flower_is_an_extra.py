@@ -30,7 +30,7 @@ import site_agent.serving.serve
 import wardround.cli.main
 from tests.analyst.learning.clinics import federation, request, study, write
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 folder = Path(sys.argv[1])
 clinics = federation(folder / "federation", find_sites(write(folder / "tables", sizes={"a": 30, "b": 40}), study()))

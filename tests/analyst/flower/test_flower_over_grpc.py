@@ -28,7 +28,7 @@ from wardround.federation.models.training import ModelKind
 from wardround.federation.study.study_file import parse_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import SeededNoise
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 # No deadline that a busy machine could pass: a round without one of the sites is another model.
 TERMS = Terms(epsilon=10.0, sites=("two", "three", "four"), min_sites=2, deadline_seconds=600.0)

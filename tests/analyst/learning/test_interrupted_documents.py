@@ -12,7 +12,7 @@ from tests.cli.calling import call
 from wardround.analyst.asking import client
 from wardround.analyst.asking.client import Client
 from wardround.analyst.link.link import AnalystLink
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation

@@ -23,7 +23,7 @@ from wardround.analyst.learning.trained_model import TrainingResult
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.models.training import Input, ModelKind
 from wardround.simulation.federation import SimulatedFederation
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 SHORT = {"rounds": 3}
 ROWS = {

@@ -27,8 +27,8 @@ from wardround.federation.errors import (
 )
 from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import Step
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress, Update
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.distribution import Mechanism

@@ -11,7 +11,7 @@ from site_agent.reading.dataset import Dataset
 from tests.analyst.learning.clinics import SIZES, federation, seeded, study, write
 from wardround.federation.ledger.verify.verify import verify
 from wardround.simulation.federation import SimulatedFederation
-from wardround.simulation.table_files import find_sites
+from wardround.simulation.sites import find_sites
 
 
 @pytest.fixture(scope="module")

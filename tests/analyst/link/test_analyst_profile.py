@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from wardround.analyst.link.open_profile import open_profile
+from wardround.analyst.link.grpc_link import open_profile
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.trust.certificates import key_to_pem, new_tls_key, subject
-from wardround.federation.trust.profile import AnalystProfile, write_profile
+from wardround.federation.trust.enrolment import AnalystProfile, write_profile
 
 BEGINS = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 ENDS = datetime.datetime(2026, 2, 1, tzinfo=datetime.UTC)

@@ -22,8 +22,7 @@ from protos.tls import Presented, TlsKeys
 from protos.words import ASKED, PREVIEWED, REPORT, WATCH, read_question
 from tests.fixtures.ports import HOST, take_port
 from wardround.analyst.asking.client import Client
-from wardround.analyst.link.grpc_link import GrpcAnalystLink
-from wardround.analyst.link.retrying import Persistence
+from wardround.analyst.link.grpc_link import GrpcAnalystLink, Persistence
 from wardround.federation.errors import (
     AwaitingApproval,
     BudgetExceeded,
@@ -33,7 +32,7 @@ from wardround.federation.errors import (
     PeerUnreachable,
     ProtocolViolation,
 )
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import (
     Answer,
     BudgetReport,
@@ -47,7 +46,7 @@ from wardround.federation.question.answer import (
     SiteState,
 )
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
-from wardround.federation.trust.profile import AnalystProfile, write_profile
+from wardround.federation.trust.enrolment import AnalystProfile, write_profile
 
 STUDY = """
 name = "cardio"

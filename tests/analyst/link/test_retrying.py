@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wardround.analyst.link.retrying import Persistence
+from wardround.analyst.link.grpc_link import Persistence
 from wardround.federation.errors import (
     AwaitingApproval,
     BudgetExceeded,

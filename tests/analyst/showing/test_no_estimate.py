@@ -18,9 +18,8 @@ from wardround.analyst.showing.plot import picture
 from wardround.analyst.showing.presentation import BoundQuestion, Compared, Ordering, Presentation
 from wardround.analyst.showing.result import Result
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.question.answer import Answer, Estimate, Loss
+from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate
 from wardround.federation.question.cohort import Operator
-from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 
 

@@ -5,8 +5,8 @@ from xml.etree import ElementTree as Tree
 import pytest
 
 from wardround.analyst.showing.plot import picture
+from wardround.analyst.showing.plot_series import ticks_around
 from wardround.analyst.showing.result import Result
-from wardround.analyst.showing.svg import ticks_around
 from wardround.federation.errors import ConfigurationMistaken, Mistaken
 from wardround.federation.question.answer import Answer, Estimate, Loss, PrivacyStatement, Remaining
 

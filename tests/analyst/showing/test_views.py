@@ -10,8 +10,7 @@ import pytest
 
 from tests.analyst.stored import ANSWER, estimate, stored
 from wardround.analyst.asking.builder import query
-from wardround.analyst.showing.earlier_answers import owners, places_of
-from wardround.analyst.showing.presentation import BoundQuestion, statistic_label
+from wardround.analyst.showing.presentation import BoundQuestion, owners, places_of, statistic_label
 from wardround.analyst.showing.result import Result
 from wardround.analyst.sql.read import read
 from wardround.federation.plan.sql_text import aggregate_text, label_text

@@ -11,8 +11,7 @@ from wardround.analyst.sql.read import condition, parse
 from wardround.federation.plain_text import is_plain
 from wardround.federation.plan.sql_text import query_text
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
-from wardround.federation.question.grouping import interval_names
-from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic, interval_names
 from wardround.federation.study.study import Value
 
 # Every name is written in quotes, so that "order" and "select" are names too.

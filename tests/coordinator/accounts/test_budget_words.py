@@ -16,7 +16,7 @@ from tests.coordinator.hospitals import study
 from wardround.analyst.showing.budget import BudgetResult
 from wardround.analyst.showing.documents import answer_document
 from wardround.analyst.showing.interpretation import answer_meaning, date_text
-from wardround.analyst.showing.plot_budget import budget_picture
+from wardround.analyst.showing.plot_series import budget_picture
 from wardround.federation.errors import MalformedMessage, Mistaken
 from wardround.federation.question.answer import (
     Answer,

@@ -19,8 +19,7 @@ from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.plan import Plan, shape_of
-from wardround.federation.question.answer import Estimate
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import Estimate, NoEstimate
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.distribution import Mechanism

@@ -9,7 +9,7 @@ import pytest
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
 from tests.coordinator.rounds.test_trainings import step, training
 from wardround.federation.errors import BudgetExceeded
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Shortfall
 from wardround.federation.question.query import Aggregate, Query, Statistic
 

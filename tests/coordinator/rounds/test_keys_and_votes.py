@@ -22,9 +22,8 @@ from wardround.federation.forms.release import Release, decode_release, release_
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.ledger.verify.verify import verify
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, choice, price, selection, selection_slack, shape_of
-from wardround.federation.plan.task import Released
+from wardround.federation.plan.task import AskRequest, Released
 from wardround.federation.question.answer import Answer
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study import Study

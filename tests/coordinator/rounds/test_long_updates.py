@@ -13,7 +13,7 @@ from protos.words import Watch
 from tests.coordinator.hospitals import study
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import (
     MAX_UPDATE_BYTES,
     Answer,

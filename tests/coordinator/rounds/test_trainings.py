@@ -18,7 +18,7 @@ from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.models.step_layout import LENGTH, pack
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer, Loss, Progress, SiteState
 from wardround.privacy.accounting.cost import Cost
 

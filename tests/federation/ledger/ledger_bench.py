@@ -23,8 +23,8 @@ from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.trust.entry import EMPTY, Entry, make_entry
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Fact
+from wardround.privacy.budget.facts import BlockFact, StageFact
 from wardround.privacy.budget.filter import Cap
-from wardround.privacy.budget.training_charge import BlockFact, StageFact
 from wardround.privacy.mechanisms.partition_selection import SelectionFact
 from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 

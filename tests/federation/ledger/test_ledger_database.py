@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerBusy, LedgerCorrupt, Refused
-from wardround.federation.ledger.serving_lock import serving_lock
-from wardround.federation.ledger.sqlite_file import Database, Durability
+from wardround.federation.ledger.sqlite_file import Database, Durability, serving_lock
 
 SCHEMA = """
 CREATE TABLE marks (mark TEXT NOT NULL CHECK (length(mark) < 100000)) STRICT;
@@ -212,7 +211,7 @@ def test_a_missing_ledger_is_never_made_anew_by_opening_it(path: Path) -> None:
 
 OTHER = """
 import sys, pathlib
-from wardround.federation.ledger.serving_lock import serving_lock
+from wardround.federation.ledger.sqlite_file import serving_lock
 with serving_lock(pathlib.Path(sys.argv[1])):
     print('serving', flush=True)
     sys.stdin.read()

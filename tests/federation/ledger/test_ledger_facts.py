@@ -20,9 +20,8 @@ from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.plan import Charge
 from wardround.federation.trust.entry import EMPTY
 from wardround.privacy.accounting.cost import Cost, Fact
-from wardround.privacy.budget.facts import AnyFact
+from wardround.privacy.budget.facts import AnyFact, BlockFact, StageFact, StepFact
 from wardround.privacy.budget.filter import Cap
-from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact
 from wardround.privacy.mechanisms.partition_selection import SelectionFact
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing
 from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution

@@ -17,7 +17,7 @@ from site_agent.answering.admission import Approval
 from tests.coordinator.hospitals import World, ask, oracle
 from tests.coordinator.rounds.test_trainings import step
 from tests.site_agent.lone_site import COUNT, LoneSite
-from wardround.federation.canonical_reader import decode
+from wardround.federation.canonical import decode
 from wardround.federation.errors import LedgerCorrupt, MalformedMessage, QueryMistaken
 from wardround.federation.forms.release import decode_release
 from wardround.federation.ledger import site_tables

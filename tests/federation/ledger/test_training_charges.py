@@ -19,8 +19,7 @@ from wardround.federation.ledger.verify.verify import judge, verify
 from wardround.federation.plan.plan import Charge
 from wardround.federation.trust.entry import EMPTY
 from wardround.privacy.accounting.cost import Cost
-from wardround.privacy.budget.facts import AnyFact
-from wardround.privacy.budget.training_charge import BlockFact, StepFact
+from wardround.privacy.budget.facts import AnyFact, BlockFact, StepFact
 
 WHOLE = charge("step0").cost
 

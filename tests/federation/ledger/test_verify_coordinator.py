@@ -14,8 +14,7 @@ from tests.federation.ledger.ledger_bench import fact, step_charge
 from wardround.federation import canonical
 from wardround.federation.ledger.entry_body import Plain, cap_body, cost_body, encode_body, facts_body
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
-from wardround.federation.ledger.verify.evidence import Evidence
-from wardround.federation.ledger.verify.export import export
+from wardround.federation.ledger.verify.evidence import Evidence, export
 from wardround.federation.ledger.verify.verify import Verification, judge, verify
 from wardround.federation.plan.plan import Charge
 from wardround.federation.study.study import Study

@@ -15,8 +15,7 @@ from wardround.federation.errors import ConfigurationMistaken, LedgerBusy
 from wardround.federation.ledger.entry_body import Plain, cap_body, cost_body, encode_body, facts_body
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.ledger.verify import evidence
-from wardround.federation.ledger.verify.evidence import Evidence
-from wardround.federation.ledger.verify.export import export
+from wardround.federation.ledger.verify.evidence import Evidence, export
 from wardround.federation.ledger.verify.problems import Code
 from wardround.federation.ledger.verify.verify import Verification, judge, verify
 from wardround.federation.plan.plan import Charge

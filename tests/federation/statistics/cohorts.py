@@ -18,8 +18,8 @@ from site_agent.reading.bounding.tally import finish, tally_width
 from wardround.federation.forms.grids import Quantiser
 from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums
 from wardround.federation.forms.totals import NoiseSetting
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, shape_of
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 from wardround.federation.study.study import Study

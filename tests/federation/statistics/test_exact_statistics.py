@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from tests.federation.statistics.cohorts import Aggregate, Experiment, Statistic
-from wardround.federation.question.answer import Estimate
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import Estimate, NoEstimate
 from wardround.federation.question.query import Clip
 from wardround.federation.statistics.crosstab import chi_square_tail
 

@@ -15,9 +15,9 @@ from tests.coordinator.losses import charged
 from tests.federation.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, study
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.totals import NoiseSetting
-from wardround.federation.plan.ask_request import AskRequest
-from wardround.federation.plan.charge_split import shares
+from wardround.federation.plan.layout import shares
 from wardround.federation.plan.plan import shape_of
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import ExpectedError
 from wardround.federation.question.query import Query
 from wardround.privacy.noise.distribution import Mechanism

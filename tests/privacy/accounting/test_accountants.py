@@ -10,6 +10,7 @@ import pytest
 from dp_accounting.rdp import rdp_privacy_accountant
 
 from wardround.privacy.accounting import accountants
+from wardround.privacy.accounting.accountants import ORDERS, renyi
 from wardround.privacy.accounting.events import (
     Approximate,
     DiscreteGaussian,
@@ -21,7 +22,6 @@ from wardround.privacy.accounting.events import (
     SubsampledGaussian,
 )
 from wardround.privacy.accounting.gaussian_dp import epsilon_of
-from wardround.privacy.accounting.renyi import ORDERS, renyi
 from wardround.privacy.report.compare import compare
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wardround.privacy.accounting.gaussian_dp import delta_of, epsilon_of, mu_of
 from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 from wardround.privacy.report import posterior_beliefs as meaning
-from wardround.privacy.report.planned_losses import classic_sigma, epsilon_for, laplace_reach, plan_noise
+from wardround.privacy.report.compare import classic_sigma, epsilon_for, laplace_reach, plan_noise
 
 
 def test_one_answer_needs_the_analytic_sigma() -> None:

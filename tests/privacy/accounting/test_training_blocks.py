@@ -20,9 +20,9 @@ from wardround.privacy.accounting.events import LARGEST_DELTA, Approximate, Gaus
 from wardround.privacy.accounting.gaussian_dp import delta_of
 from wardround.privacy.accounting.loss_distribution import TILTS, loss_distributions
 from wardround.privacy.accounting.profiles import profiles
+from wardround.privacy.budget.facts import BlockFact, StageFact, StepFact, fold_cost
 from wardround.privacy.budget.filter import epsilon_charged
 from wardround.privacy.budget.parallel import Group
-from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact, fold_cost
 from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseDistribution
 from wardround.privacy.report.compare import compare
 from wardround.privacy.report.dearest_patient import dearest_patients

@@ -21,9 +21,9 @@ from wardround.federation.plan.training_budget import StagePlan, cost_of, exact_
 from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit
 from wardround.privacy.accounting.cost import SLACK_UNIT, Cost
 from wardround.privacy.budget.calibration import mu_squared_units
+from wardround.privacy.budget.facts import fold_cost
 from wardround.privacy.budget.filter import Cap, admits, epsilon_charged
 from wardround.privacy.budget.parallel import in_parallel
-from wardround.privacy.budget.training_charge import fold_cost
 from wardround.privacy.noise.distribution import Mechanism
 
 MOMENTS, PRODUCTS, GRADIENT, SCORES = StageKind.MOMENTS, StageKind.PRODUCTS, StageKind.GRADIENT, StageKind.SCORES

@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wardround.privacy.inference.exact_loss import choice_law
-from wardround.privacy.inference.selection_error import (
+from wardround.privacy.inference.error_bars import (
     expected_regret_of_choice,
     expected_regret_of_noise,
     regret_of_choice,
 )
+from wardround.privacy.inference.exact_loss import choice_law
 from wardround.privacy.mechanisms.private_selection import Choosing
 from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
 

@@ -21,7 +21,7 @@ from wardround.privacy.mechanisms.private_selection import (
     exact_epsilon,
     independent_choices,
 )
-from wardround.privacy.noise.coins import Flips
+from wardround.privacy.noise.bernoulli import Flips
 from wardround.privacy.noise.keystream import BitSource, KeyStream, WordVector
 from wardround.privacy.noise.vectors import IntVector
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wardround.privacy.noise.coins import LARGEST_LIMIT, Coins, uniform_below
-from wardround.privacy.noise.exponential import exp_enclosure
+from wardround.privacy.noise.bernoulli import LARGEST_LIMIT, Coins, exp_enclosure, uniform_below
 from wardround.privacy.noise.keystream import LARGEST_BLOCK, KeyStream, WordVector
 
 RARE = 1e-10

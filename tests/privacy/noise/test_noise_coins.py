@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wardround.privacy.noise.bernoulli import Uniform, exp_enclosure, geometric
 from wardround.privacy.noise.discrete import Proposal, proposal_for
 from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
-from wardround.privacy.noise.exponential import Uniform, exp_enclosure, geometric
 from wardround.privacy.noise.keystream import BitSource, WordVector
 
 GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE

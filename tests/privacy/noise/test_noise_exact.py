@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from wardround.privacy.noise import discrete as exact
+from wardround.privacy.noise.bernoulli import Uniform, exp_enclosure
 from wardround.privacy.noise.discrete import BLOCK_BITS, COIN_BITS, LARGEST_NOISE, Proposal, proposal_for
 from wardround.privacy.noise.distribution import LARGEST_SCALE, Mechanism, NoiseDistribution
-from wardround.privacy.noise.exponential import Uniform, exp_enclosure
 from wardround.privacy.noise.keystream import WordVector
 
 GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE

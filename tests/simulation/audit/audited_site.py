@@ -17,8 +17,7 @@ from wardround.federation.plan.task import Released
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.mechanisms.randomness import Chance, SecureChance
 from wardround.privacy.noise.vectors import IntVector
-from wardround.simulation.audit.training_runs import Releasing, plan_of, trained
-from wardround.simulation.audit.training_worlds import training_text
+from wardround.simulation.audit.training_runs import Releasing, plan_of, trained, training_text
 
 ROOM = 9000.0
 

@@ -31,8 +31,20 @@ from wardround.simulation.audit.training_claims import (
     training_of,
     without_samples,
 )
-from wardround.simulation.audit.training_runs import START, Releasing, Tried, law_of, rounds_of, site, telling, trained
-from wardround.simulation.audit.training_worlds import CANARY_ROWS, Hospitals, hospitals, training_study
+from wardround.simulation.audit.training_runs import (
+    CANARY_ROWS,
+    START,
+    Hospitals,
+    Releasing,
+    Tried,
+    hospitals,
+    law_of,
+    rounds_of,
+    site,
+    telling,
+    trained,
+    training_study,
+)
 from wardround.simulation.noise import SeededNoise, ZeroNoise
 
 # Few trainings prove little, and how much is luck: here it is the same luck every time.

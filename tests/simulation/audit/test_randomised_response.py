@@ -11,7 +11,7 @@ from wardround.privacy.accounting.cost import PURE_UNIT, Cost
 from wardround.privacy.inference.exact_loss import divergence, response_law
 from wardround.privacy.mechanisms.private_selection import exact_epsilon
 from wardround.privacy.noise.keystream import KeyStream
-from wardround.simulation.audit.randomised_response import Entries, ResponseFact, respond
+from wardround.simulation.audit.coin_claims import Entries, ResponseFact, respond
 
 RARE = 1e-10
 

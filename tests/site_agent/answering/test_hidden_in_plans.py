@@ -17,9 +17,8 @@ from wardround.analyst.learning.request import TrainingRequest, model_of, parse_
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused, QueryMistaken
 from wardround.federation.models.training import ModelKind
 from wardround.federation.plain_text import fault_in
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, price
-from wardround.federation.plan.task import Declined, Released
+from wardround.federation.plan.task import AskRequest, Declined, Released
 from wardround.federation.question.cohort import Comparison, Operator
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study_file import parse_study

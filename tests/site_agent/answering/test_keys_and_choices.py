@@ -19,9 +19,8 @@ from tests.site_agent.lone_site import NAME, STUDY, LoneSite, Rows
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release, decode_release
 from wardround.federation.ledger.verify.verify import verify
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, price, selection, shape_of
-from wardround.federation.plan.task import Declined, Failed, Pending, Released
+from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released
 from wardround.federation.question.query import MAX_KEYS, Aggregate, Grouping, Query, Statistic
 from wardround.privacy.accounting.cost import SLACK_UNIT, Cost
 from wardround.privacy.budget.facts import AnyMechanism

@@ -17,8 +17,7 @@ from wardround.federation import canonical
 from wardround.federation.errors import Mistaken, SiteFrozen
 from wardround.federation.ledger import site_tables
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
-from wardround.federation.ledger.verify.evidence import Evidence
-from wardround.federation.ledger.verify.export import export
+from wardround.federation.ledger.verify.evidence import Evidence, export
 from wardround.federation.ledger.verify.verify import judge, verify
 from wardround.federation.plan.task import Released
 from wardround.federation.study.study_file import parse_study

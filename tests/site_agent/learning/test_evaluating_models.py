@@ -18,7 +18,7 @@ from wardround.analyst.learning.evaluating import binary_metrics, doubts, edges_
 from wardround.federation.models.logistic import chance
 from wardround.federation.models.step_layout import LENGTH, SCORE_BINS
 from wardround.federation.models.training import ModelKind
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import NoEstimate
 
 PATIENTS = 2_000
 

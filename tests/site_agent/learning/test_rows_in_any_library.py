@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from site_agent.learning.integer_vectors import squares
-from wardround.federation.models.row_arithmetic import row_products
+from wardround.federation.models.model_definition import row_products
 
 # OpenBLAS adds up by where a vector lies in memory on processors that it does not know; other libraries may anywhere.
 OLDEST = {"OPENBLAS_CORETYPE": "Prescott"}

@@ -14,7 +14,7 @@ from wardround.federation.models.model_definition import ModelDefinition, Target
 from wardround.federation.models.training import Input, ModelKind
 
 # The two that ask for one model of their own: the demonstration and the audit's worlds.
-NAMING = {"wardround/cli/demo.py", "wardround/simulation/audit/training_worlds.py"}
+NAMING = {"wardround/cli/demo.py", "wardround/simulation/audit/training_runs.py"}
 MODEL_FILES = "wardround/federation/models/"
 
 

@@ -15,9 +15,8 @@ from tests.site_agent.columnstore.prepared_source import prepared
 from tests.site_agent.lone_site import NAME, LoneSite
 from tests.site_agent.readers.poisoned_tables import QUESTIONS, STEP, STUDY, Kind, Poison, worlds
 from tests.site_agent.sources.tables import KEY
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import Released
+from wardround.federation.plan.task import AskRequest, Released
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.noise.distribution import Mechanism
 

@@ -14,7 +14,7 @@ from site_agent.reading.sources.files.file_soundness import Reading, Soundness
 from tests.site_agent.readers.poisoned_sites import AGREED, differs
 from tests.site_agent.readers.poisoned_tables import KINDS, QUESTIONS, STEP, Cell, Poison, csv_file, drawn, rows, worlds
 from tests.site_agent.sources.postgresql_cluster import absent
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise

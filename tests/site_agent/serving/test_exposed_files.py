@@ -14,7 +14,7 @@ from site_agent.serving.folder import SiteFolder, open_folder
 from site_agent.serving.open_dataset import prepare_site
 from tests.roles.enrolled import found, hospital
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.ledger.verify.export import export
+from wardround.federation.ledger.verify.evidence import export
 
 SOMEBODY = 54321
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -36,9 +36,8 @@ from wardround.federation.plain_text import is_plain
 from wardround.federation.plan.sql_text import study_text
 from wardround.federation.strict_toml import check_plain
 from wardround.federation.study.study_file import new_study, parse_study, read_study
+from wardround.federation.trust.enrolment import Invitation, read_invitation, read_profile, write_invitation
 from wardround.federation.trust.identity import Identity
-from wardround.federation.trust.invitation import Invitation, read_invitation, write_invitation
-from wardround.federation.trust.profile import read_profile
 
 NOW = datetime.datetime(2026, 3, 1, 12, 0, tzinfo=datetime.UTC)
 CLOSED = STUDY.replace('note = { type = "category" }', 'note = { type = "category", values = ["a", "b"] }')

@@ -14,8 +14,7 @@ from site_agent.reading.bounding.tally import finish, tally_width
 from wardround.federation.forms.grids import Quantiser
 from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
-from wardround.federation.question.grouping import month_number, month_range
-from wardround.federation.question.query import GroupBy, Grouping, Statistic
+from wardround.federation.question.query import GroupBy, Grouping, Statistic, month_number, month_range
 from wardround.federation.study.study import Column, ColumnType, Unit
 
 Cell = str | int | float | bool | datetime.date | None

@@ -13,11 +13,10 @@ from wardround.analyst.asking.multi_round import MultiRoundQuestion, composed, r
 from wardround.analyst.link.link import AnalystLink, Waiting
 from wardround.analyst.showing.result import PreviewResult, Result
 from wardround.federation.errors import BudgetExceeded, FederationError, QueryMistaken
-from wardround.federation.plan.ask_request import AskRequest
-from wardround.federation.plan.charge_split import shares
-from wardround.federation.plan.layout import layout
+from wardround.federation.plan.layout import layout, shares
 from wardround.federation.plan.plan import PrivacyTarget, privacy_target
 from wardround.federation.plan.sql_text import label_text
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.plan.typed import Typed
 from wardround.federation.question.answer import Answer, Loss, Preview, Shortfall
 from wardround.federation.study.study import Study

@@ -208,8 +208,7 @@ def fresh_nonce() -> str:
 def connect(profile: str | os.PathLike[str]) -> Client:
     """A client for the coordinator that an analyst's profile names."""
     # The wire is loaded only here: the simulation uses a client without it.
-    from wardround.analyst.link.grpc_link import GrpcAnalystLink  # noqa: PLC0415
-    from wardround.analyst.link.open_profile import open_profile  # noqa: PLC0415
+    from wardround.analyst.link.grpc_link import GrpcAnalystLink, open_profile  # noqa: PLC0415
 
     return Client(GrpcAnalystLink(open_profile(Path(profile), now=datetime.datetime.now(datetime.UTC))))
 

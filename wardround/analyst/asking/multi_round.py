@@ -18,8 +18,7 @@ from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.parts import narrowed
 from wardround.federation.plan.sql_text import aggregate_text
 from wardround.federation.plan.typed import Typed, type_query
-from wardround.federation.question.answer import Answer, Estimate, Loss
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate
 from wardround.federation.question.query import MAX_KEYS, Aggregate, Query, Statistic
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.gaussian_dp import epsilon_of, mu_of

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from wardround.federation.models.training import ModelKind, Vector
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import NoEstimate
 
 KEPT_BITS = 32
 

@@ -24,7 +24,7 @@ from wardround.federation.models import definition_of
 from wardround.federation.models.model_definition import TargetScale
 from wardround.federation.models.step_layout import inputs_of, step_form, unpack, weights_of
 from wardround.federation.models.training import StageKind, Step, Vector
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer
 from wardround.federation.study.study import Study
 

@@ -19,7 +19,7 @@ from wardround.analyst.link.link import AnalystLink, Waiting
 from wardround.federation.errors import EARLIER_VERSION, ProtocolViolation, QueryMistaken, TooFewSites, Unavailable
 from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import StageKind, Step
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer, Preview, Remaining
 from wardround.federation.study.study import Study
 

@@ -16,7 +16,7 @@ from wardround.analyst.estimation.fitted import Metric, RoundSums, Standardisati
 from wardround.federation.models.model_definition import SPREADS_OF_TARGET
 from wardround.federation.models.step_layout import SCORE_BINS
 from wardround.federation.models.training import Input, Vector
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import NoEstimate
 
 _NARROWEST = 1e-6
 _HALVINGS = 50

@@ -1,26 +1,71 @@
-"""The analyst's link over gRPC: mutual TLS with the profile's certificate, every call repeatable."""
+"""The analyst's link over gRPC: mutual TLS with the certificate of a profile that was checked first.
+
+Every call may be repeated under its key, so a coordinator that restarts in the middle of a question costs the analyst
+some seconds and nothing else.
+"""
 
 from __future__ import annotations
 
+import datetime
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from protos.calls import AnalystCalls
 from protos.channels import channel
 from protos.tls import TlsKeys
-from wardround.analyst.link.retrying import Persistence
-from wardround.federation.errors import ConfigurationMistaken, ProtocolViolation
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.errors import (
+    ConfigurationMistaken,
+    DeadlinePassed,
+    LedgerBusy,
+    PeerUnreachable,
+    ProtocolViolation,
+)
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
+from wardround.federation.strict_toml import address_fault
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
-from wardround.federation.trust.profile import AnalystProfile
+from wardround.federation.trust.certificates import issued_by, key_from_pem, load_certificate, validity
+from wardround.federation.trust.enrolment import AnalystProfile, read_profile
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 2.0
 
 # A wrong address or certificate should be said soon; a coordinator that was there will come back.
 STRANGER_SECONDS = 5.0
 ACQUAINTED_SECONDS = 60.0
 
 _Reply = TypeVar("_Reply")
+
+_NEW = "ask the consortium for a new profile (wardround coordinator analyst)."
+
+
+@dataclass(frozen=True, slots=True)
+class Persistence:
+    """How to wait between attempts; the clock and the pause are given, so a test needs no time."""
+
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+
+    def call(self, attempt: Callable[[], _Reply], *, limit_seconds: float) -> _Reply:
+        """What `attempt` returns; while the peer is away, busy or silent it is tried again for `limit_seconds`.
+
+        A reply that did not come in time may as well have been lost on its way. A steward's pending decision, a
+        refusal or a mistake would be the same a moment later: not repeated.
+        """
+        ends = self.clock() + limit_seconds
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return attempt()
+            except (PeerUnreachable, LedgerBusy, DeadlinePassed):
+                if self.clock() + pause >= ends:
+                    raise
+            self.pause(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
 class GrpcAnalystLink:
@@ -80,3 +125,26 @@ class GrpcAnalystLink:
         reply = self._persistence.call(attempt, limit_seconds=self._limit_seconds)
         self._limit_seconds = ACQUAINTED_SECONDS
         return reply
+
+
+def open_profile(path: Path, *, now: datetime.datetime) -> AnalystProfile:
+    """The profile in a file that can be used at `now`; otherwise one sentence that says what to do."""
+    profile = read_profile(path)
+    if (fault := address_fault(profile.address)) is not None:
+        raise ConfigurationMistaken(f"{path}: the coordinator's address must be {fault}.")
+    name = f"the profile {path}"
+    authority = load_certificate(profile.authority.encode(), name=name)
+    certificate = load_certificate(profile.certificate.encode(), name=name)
+    key = key_from_pem(profile.key.encode(), name=name)
+    if certificate.public_key() != key.public_key():
+        raise ConfigurationMistaken(f"{path}: the key is not the certificate's; {_NEW}")
+    if not issued_by(certificate, authority):
+        raise ConfigurationMistaken(f"{path}: the certificate is not from the profile's authority; {_NEW}")
+    begins, ends = validity(certificate)
+    if now >= ends:
+        raise ConfigurationMistaken(f"{path}: the certificate expired on {ends:%Y-%m-%d}; {_NEW}")
+    if now < begins:
+        raise ConfigurationMistaken(
+            f"{path}: the certificate is not valid before {begins:%Y-%m-%d %H:%M} UTC; check this computer's clock."
+        )
+    return profile

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from wardround.federation.errors import DeadlinePassed
-from wardround.federation.plan.ask_request import AskRequest
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
 

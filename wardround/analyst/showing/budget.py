@@ -23,7 +23,7 @@ from wardround.analyst.showing.interpretation import (
     weight_text,
 )
 from wardround.analyst.showing.plot import write_picture
-from wardround.analyst.showing.plot_budget import budget_picture
+from wardround.analyst.showing.plot_series import budget_picture
 from wardround.analyst.showing.text_tables import TextTable, as_html, as_text, listed
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.answer import BudgetReport

@@ -19,12 +19,12 @@ from wardround.federation.question.answer import (
     Estimate,
     ExpectedError,
     Loss,
+    NoEstimate,
     Preview,
     PrivacyStatement,
     Remaining,
     Shortfall,
 )
-from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.study.study import Study, Value
 from wardround.privacy.report.posterior_beliefs import posterior_bound, worst_bits
 

@@ -12,9 +12,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
-from wardround.analyst.showing.plot_curves import bars, is_series, series, steps
+from wardround.analyst.showing.plot_series import (
+    FOOT,
+    HEAD,
+    LABELS,
+    MARGIN,
+    ROW,
+    WIDTH,
+    bars,
+    framed,
+    is_series,
+    label,
+    series,
+    steps,
+    ticks_around,
+)
 from wardround.analyst.showing.presentation import ShownLine, statistic_label
-from wardround.analyst.showing.svg import FOOT, HEAD, LABELS, MARGIN, ROW, WIDTH, framed, label, ticks_around
 from wardround.analyst.showing.text_tables import NO_ESTIMATE, value_text
 from wardround.federation.errors import ConfigurationMistaken, Mistaken
 from wardround.federation.forms.definition import Definition, Drawing

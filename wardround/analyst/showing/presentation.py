@@ -2,6 +2,10 @@
 
 Nothing here is part of a question. A view is applied on the analyst's side after the noise, so it costs
 nothing, and the same question shown otherwise is the same plan.
+
+Answers from before estimates said which aggregate they belong to name the statistic and the column. That is enough
+unless a question asks for the same statistic of the same column twice; then the order decides: estimates come
+aggregate by aggregate, as the question lists them.
 """
 
 from __future__ import annotations
@@ -9,15 +13,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from wardround.analyst.showing.earlier_answers import places_of
+from wardround.federation.forms.definition import Number
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.cohort import Operator
-from wardround.federation.question.grouping import interval_names
-from wardround.federation.question.query import GroupBy, Query, Statistic
+from wardround.federation.question.query import Aggregate, GroupBy, Query, Statistic, interval_names
 from wardround.federation.statistics import find
 from wardround.federation.study.study import Value
 
@@ -31,6 +35,64 @@ _HOLDS: dict[Operator, Callable[[float, float], bool]] = {
     Operator.GREATER: operator.gt,
     Operator.GREATER_OR_EQUAL: operator.ge,
 }
+
+
+def places_of(estimates: Sequence[Estimate], query: Query) -> tuple[int | None, ...]:
+    """For each estimate the place of its aggregate: as it says itself, or where none does, as it must be."""
+    if all(estimate.place is None for estimate in estimates):
+        return owners(estimates, query)
+    asked = range(len(query.aggregates))
+    return tuple(estimate.place if estimate.place in asked else None for estimate in estimates)
+
+
+def owners(estimates: Sequence[Estimate], query: Query) -> tuple[int | None, ...]:
+    """For each estimate the place of its aggregate in the question; None where there is none."""
+    found: list[int | None] = []
+    current, seen = 0, _Seen()
+    for estimate in estimates:
+        place = current
+        while place < len(query.aggregates) and (
+            not _fits(query.aggregates[place], estimate)
+            or (place == current and seen.ended(query.aggregates[place], estimate))
+        ):
+            place += 1
+        if place == len(query.aggregates):
+            found.append(None)
+            continue
+        if place != current:
+            current, seen = place, _Seen()
+        seen.add(estimate)
+        found.append(place)
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The estimates of the aggregate at hand."""
+
+    keys: set[tuple[object, ...]] = field(default_factory=set)
+    numbers: Counter[object] = field(default_factory=Counter)
+
+    def add(self, estimate: Estimate) -> None:
+        self.keys.add((estimate.column, estimate.group, estimate.term))
+        self.numbers[estimate.group] += 1
+
+    def ended(self, aggregate: Aggregate, estimate: Estimate) -> bool:
+        """Whether this estimate is there already, or in its group as many as a histogram has intervals."""
+        if find(aggregate.statistic).number is Number.BINS:
+            return self.numbers[estimate.group] >= (aggregate.bins or 0)
+        return (estimate.column, estimate.group, estimate.term) in self.keys
+
+
+def _fits(aggregate: Aggregate, estimate: Estimate) -> bool:
+    if aggregate.statistic.value != estimate.statistic:
+        return False
+    definition = find(aggregate.statistic)
+    if definition.pairs:
+        # A pair begins with any of the columns.
+        return {estimate.column, estimate.term} <= set(aggregate.columns)
+    of_level = definition.number is not Number.LEVEL or estimate.term in ("", f"{aggregate.level:.12g}")
+    return aggregate.column == estimate.column and of_level
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,7 @@ from wardround.analyst.showing.text_tables import (
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.plain_text import escaped
 from wardround.federation.plan.sql_text import label_text
-from wardround.federation.question.answer import Answer, Estimate, Loss, Preview, PrivacyStatement
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate, Preview, PrivacyStatement
 from wardround.federation.question.query import Query, Statistic
 from wardround.federation.statistics import find
 from wardround.federation.study.study import Value

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from wardround.analyst.sql.instead import INSTEAD, OWN
-from wardround.analyst.sql.terms import QuestionTable, column_name, describe, shown, unwrapped
+from wardround.analyst.sql.terms import INSTEAD, OWN, QuestionTable, column_name, describe, shown, unwrapped
 from wardround.analyst.sql.where import number
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.definition import Definition, Function, Number

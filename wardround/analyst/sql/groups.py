@@ -19,8 +19,7 @@ from wardround.analyst.sql.where import cohort, number
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.limits import MAX_TEXT
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, Operator
-from wardround.federation.question.grouping import interval_names
-from wardround.federation.question.query import MAX_EDGES, GroupBy, Grouping
+from wardround.federation.question.query import MAX_EDGES, GroupBy, Grouping, interval_names
 from wardround.federation.study.study import Value
 
 _CASE = (

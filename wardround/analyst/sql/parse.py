@@ -14,8 +14,7 @@ from typing import TypeVar
 from sqlglot import Dialect, ErrorLevel, ParseError, Token, TokenError, TokenType, exp
 from sqlglot.parser import Parser
 
-from wardround.analyst.sql.instead import NAMES
-from wardround.analyst.sql.terms import GRAMMAR, shown
+from wardround.analyst.sql.terms import GRAMMAR, NAMES, shown
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.plain_text import LAYOUT, text_fault
 from wardround.federation.question.cohort import MAX_DEPTH

@@ -11,8 +11,7 @@ import re
 
 from sqlglot import exp
 
-from wardround.analyst.sql.instead import NAMES, OF_A_ROW
-from wardround.analyst.sql.terms import QuestionTable, column_name, describe, shown, unwrapped
+from wardround.analyst.sql.terms import NAMES, OF_A_ROW, QuestionTable, column_name, describe, shown, unwrapped
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.limits import MAX_TEXT
 from wardround.federation.question.cohort import (

@@ -1,23 +1,28 @@
 """One part of an answer added up over the sites, how much noise that carries, and numbers with their errors.
 
 What every estimate starts from: noised totals and public numbers. A hospital loads this file and never runs it.
+
+Near the edge of what the noise leaves known a first-order error is too short: a quotient whose denominator may be
+almost nothing is larger than its slope says. The ends here are those of the number over all sums within
+`critical` deviations of what was released (jointly, as a length), so an interval grows to all that is possible just
+where there stops being an estimate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wardround.federation.forms.parts import AnswerLayout, Part
-from wardround.federation.question.answer import Estimate
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import Estimate, NoEstimate
 from wardround.federation.question.query import Aggregate
 from wardround.federation.study.study import Value
 from wardround.privacy.inference.error_bars import critical_value, sum_variance
@@ -31,6 +36,11 @@ _SMOOTH = Fraction(2**20)
 _UNIT = NormalDist()
 NORMAL = _UNIT.inv_cdf(0.5 * (1.0 + CONFIDENCE))
 _RAREST = 1e-3
+
+Sloped: TypeAlias = Callable[[Floats], tuple[float, Floats] | None]
+"""A number and its slopes in the sums it is made of; None where the sums make no number."""
+
+_STEPS, _CLOSE = 20, 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +212,26 @@ def estimate(
 def number_text(number: Fraction | float) -> str:
     """A number as a term shows it: `80`, `92.5`."""
     return f"{float(number):.12g}"
+
+
+def farthest(number: Sloped, at: Floats, deviations: Floats, *, critical: float, upwards: bool) -> float | None:
+    """The number's greatest (or least) value over the sums that the noise allows; None where it has no end.
+
+    From each point the next is the one to which its slopes show, half of the way, until the number stays as it is.
+    """
+    sign, place, last = (1.0 if upwards else -1.0), at, np.inf
+    for _ in range(_STEPS):
+        found = number(place)
+        if found is None:
+            return None
+        value, slopes = found
+        if abs(value - last) <= _CLOSE * max(abs(value), _CLOSE):
+            return value
+        last = value
+        pull = slopes * deviations
+        length = float(np.sqrt(pull @ pull))
+        if length == 0.0:
+            return value
+        there = at + sign * critical * deviations * pull / length
+        place = there if place is at else (place + there) / 2
+    return last

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.models.training import MAX_ROUNDS, MAX_STAGES, RATE_UNIT
+from wardround.federation.trust.entry import Entry, Head
 from wardround.privacy.accounting.cost import PURE_UNIT, Cost, Fact
-from wardround.privacy.budget.facts import AnyFact
+from wardround.privacy.budget.facts import AnyFact, BlockFact, StageFact, StepFact
 from wardround.privacy.budget.filter import Cap
-from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact
 from wardround.privacy.mechanisms.partition_selection import SelectionFact
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing
 from wardround.privacy.noise.distribution import SCALE_UNIT, Mechanism, NoiseDistribution
@@ -27,6 +27,9 @@ Body: TypeAlias = Mapping[str, Plain]
 
 # Readers that know doubles only keep integers exact up to here.
 _LARGEST_INTEGER = 2**53
+
+RECEIVED = "received"
+DECLINED = "declined"
 
 
 def _refused(text: str) -> float:
@@ -255,3 +258,20 @@ def _plain(value: Plain) -> object:
         case list() | tuple():
             return [_plain(item) for item in value]
     raise TypeError(f"an entry cannot hold a {type(value).__name__}")
+
+
+def acknowledges(receipt: Entry, place: Head, *, plan_id: str, site: str, released: str | None) -> bool:
+    """Whether `receipt` names the site's entry at `place` for this plan.
+
+    `released` is the hash of the release, or None for a refusal. Who signed it is for the caller to check.
+    """
+    try:
+        body = decode_body(receipt.body)
+    except LedgerCorrupt:
+        return False
+    about = {"plan_id": plan_id, "site": site, "sequence": place.sequence, "digest": place.digest}
+    if any(body.get(key) != value for key, value in about.items()):
+        return False
+    if released is None:
+        return receipt.kind == DECLINED
+    return receipt.kind == RECEIVED and body.get("release_hash") == released

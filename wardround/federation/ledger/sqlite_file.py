@@ -1,4 +1,4 @@
-"""The SQLite file under every ledger, and the one way to write to it.
+"""The SQLite file under every ledger, the one way to write to it, and the lock of the one process that serves it.
 
 What `transaction` returned from is on the disk. When a write fails for any other reason than a lock, nobody can
 say what is on the disk: the database refuses all further use, and the process must stop and decide from disk.
@@ -7,6 +7,8 @@ say what is on the disk: the database refuses all further use, and the process m
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import sqlite3
 import threading
 import weakref
@@ -22,8 +24,9 @@ from wardround.federation.errors import (
     InvariantBroken,
     LedgerBusy,
     LedgerCorrupt,
+    Refused,
 )
-from wardround.federation.private_files import create_private
+from wardround.federation.private_files import create_private, open_lock
 
 LEDGER_FILE = "ledger.sqlite"
 BUSY_SECONDS = 20.0
@@ -322,3 +325,23 @@ def _statements(schema: str) -> tuple[str, ...]:
             found.append(statement)
             statement = ""
     return (*found, statement) if statement.strip() else tuple(found)
+
+
+@contextlib.contextmanager
+def serving_lock(folder: Path) -> Iterator[None]:
+    """Hold `folder` for this process; `Refused` when another process serves it.
+
+    Commands beside a serving process do not take it: the database's own locks keep them apart.
+    """
+    try:
+        descriptor = open_lock(folder / "serving")
+    except OSError as error:
+        raise ConfigurationMistaken(f"{folder} cannot be served: {error.strerror}.") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Refused(f"another process is serving {folder}; stop it first.") from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,8 +1,11 @@
-"""What a model is: everything that is particular to one of them, in one record.
+"""What a model is: everything that is particular to one of them, in one record, and the arithmetic that all share.
 
 The layout of a step, a site's contributions, the planner, the fitting, predictions and the model card read these
 records and know no model by name. A hospital loads all of a model's file and runs `target`, `expected`, `residual`
 and a hidden layer's `weights`, `score` and `gradient`; the others are about noised numbers, and nobody runs them there.
+
+What is computed over many rows at once is, to the last bit, the same wherever a row stands: otherwise a patient who
+comes or goes would move what others contribute.
 """
 
 from __future__ import annotations
@@ -13,12 +16,17 @@ from enum import Enum, auto
 from fractions import Fraction
 from typing import Protocol
 
+import numpy as np
+
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models.training import Input, Matrix, ModelKind, Vector
 from wardround.federation.study.study import Column, ColumnType
 
 SPREADS_OF_TARGET = 3.0
 """A standardised target is divided by so many spreads, and cut to [−1, 1]."""
+
+MOST_COLUMNS = 4096
+"""Longer sums are taken in parts: numpy's loop would part them by itself, and one row alone otherwise than several."""
 
 
 class TargetScale(Enum):
@@ -108,3 +116,20 @@ def bounded_number(column: Column, kind: ModelKind) -> Input:
         low, high = (float(bound) for bound in column.numeric_bounds)
         return Input(column.name, column.name, low, high)
     raise QueryMistaken(f"the target of a {kind.value} model is a number with bounds, which {column.name!r} is not.")
+
+
+def row_products(rows: Matrix, others: Matrix | Vector) -> Vector:
+    """One sum of products for each row, of at most `MOST_COLUMNS` terms.
+
+    By numpy's own loop. A linear algebra library may add up a row's terms by where the row lies in memory, and a
+    product of matrices by where it stands among others; either way a patient who comes would move the next one's.
+    """
+    found: Vector = np.einsum("...j,...j->...", rows, others, optimize=False)
+    return found
+
+
+def over(difference: Vector, width: float) -> Vector:
+    """The difference over a width, cut to [−1, 1]."""
+    if width <= 0.0:
+        return np.zeros_like(difference)
+    return np.clip(difference, -width, width) / width

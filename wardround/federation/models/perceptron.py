@@ -13,8 +13,13 @@ from fractions import Fraction
 import numpy as np
 
 from wardround.federation.models import logistic
-from wardround.federation.models.model_definition import HiddenLayer, ModelDefinition, TargetScale, yes_or_no
-from wardround.federation.models.row_arithmetic import row_products
+from wardround.federation.models.model_definition import (
+    HiddenLayer,
+    ModelDefinition,
+    TargetScale,
+    row_products,
+    yes_or_no,
+)
 from wardround.federation.models.training import Matrix, ModelKind, Vector
 
 

@@ -13,8 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.models.model_definition import Family, ModelDefinition, TargetScale, bounded_number
-from wardround.federation.models.row_arithmetic import over
+from wardround.federation.models.model_definition import Family, ModelDefinition, TargetScale, bounded_number, over
 from wardround.federation.models.training import Input, ModelKind, Vector
 from wardround.federation.study.study import Column
 

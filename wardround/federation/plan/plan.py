@@ -25,8 +25,7 @@ from wardround.federation.question.query import MAX_AGGREGATES, Query
 from wardround.federation.statistics import own_definition
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import PURE_UNIT, Cost, Fact, total
-from wardround.privacy.budget.facts import AnyFact, AnyMechanism
-from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact
+from wardround.privacy.budget.facts import AnyFact, AnyMechanism, BlockFact, StageFact, StepFact
 from wardround.privacy.mechanisms.partition_selection import LARGEST_THRESHOLD, SelectionFact
 from wardround.privacy.mechanisms.private_selection import ChoiceFact, Choosing, exact_epsilon
 from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution

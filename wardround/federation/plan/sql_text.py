@@ -8,8 +8,7 @@ from wardround.federation.models.step_layout import LENGTH
 from wardround.federation.models.training import Stage, StageKind, Step
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Or, Within
-from wardround.federation.question.grouping import interval_names
-from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, interval_names
 from wardround.federation.statistics import find
 from wardround.federation.study.study import Column, ColumnType, Study, Value
 

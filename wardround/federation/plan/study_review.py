@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wardround.federation.forms.grids import PLAIN_LEAVES, level_quantiser, tree_coding
-from wardround.federation.question.grouping import MAX_MONTHS, month_range
+from wardround.federation.question.query import MAX_MONTHS, month_range
 from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit
 
 MANY_ROWS = 12

@@ -1,4 +1,4 @@
-"""What travels between coordinator and site, as words: a task out, a submission back, a receipt for it."""
+"""What travels, as words: an analyst's request in; a task out to a site, a submission back, a receipt for it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,22 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from wardround.federation import canonical
-from wardround.federation.limits import SIGNATURE_BYTES, Needed, PlanId, RefusalCode, Size, name_of
+from wardround.federation.limits import (
+    SIGNATURE_BYTES,
+    Above,
+    Below,
+    Finite,
+    Needed,
+    Nonce,
+    PlanId,
+    RefusalCode,
+    Size,
+    name_of,
+)
+from wardround.federation.models.training import Step
+from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan
+from wardround.federation.question.query import Query
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import Identity, PublicIdentity, Purpose
 
@@ -78,3 +92,22 @@ class Failed:
 
 
 Submission = Released | Declined | Pending | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class AskRequest:
+    """A question and how sharp its answer should be; `nonce` is set by the analyst for a fresh answer.
+
+    A step says how sharp it is by itself: ε and δ are None then.
+    """
+
+    query: Annotated[Query | Step, Needed("a question asks nothing.")]
+    epsilon: Annotated[float, Finite("ε", lower=0.0), Above("ε", 0.0)] | None = None
+    delta: Annotated[float, Finite("δ", lower=0.0), Below("δ", 1.0)] | None = None
+    nonce: Nonce = ""
+
+    def fault(self) -> str | None:
+        """A step is as sharp as its training says, and a text that would forge a line is never asked about."""
+        if isinstance(self.query, Step) and (self.epsilon, self.delta) != (None, None):
+            return "a step has the noise of its training."
+        return None if (fault := fault_in(self.query)) is None else f"a text in a question {fault}."

@@ -19,8 +19,8 @@ from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import COORDINATES_PER_SLACK, LEAST_GAUSSIAN_SCALE, MU_UNIT, SLACK_UNIT, Cost
 from wardround.privacy.accounting.gaussian_dp import LARGEST_EPSILON
 from wardround.privacy.budget.calibration import SLACK_SHARE, gaussian_scale, mu_squared_units
+from wardround.privacy.budget.facts import BlockFact, StageFact, fold_cost
 from wardround.privacy.budget.filter import LEAST_DELTA
-from wardround.privacy.budget.training_charge import BlockFact, StageFact, fold_cost
 from wardround.privacy.noise.distribution import LARGEST_SCALE, SCALE_UNIT, Mechanism, NoiseDistribution
 
 # Scales of sampled sums are sought among numbers of so many leading bits, so that the last places of a machine's

@@ -1,4 +1,8 @@
-"""What the analyst gets: a question's request, its progress, and the answer with its error bars."""
+"""What the analyst gets: a question's progress, the answer with its error bars, or why there is no estimate.
+
+A number that is not known is not shown as one. Why follows from released numbers and the public law of the noise, so
+saying it tells nothing more.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,6 @@ from wardround.federation.limits import (
     word_of,
 )
 from wardround.federation.question.cohort import ColumnName
-from wardround.federation.question.no_estimate import NoEstimate
 from wardround.federation.question.query import MAX_AGGREGATES, MAX_CELLS, MAX_GROUP_COLUMNS, Statistic
 from wardround.federation.study.study import Unit, Value
 from wardround.privacy.mechanisms.private_selection import Choosing
@@ -54,6 +57,40 @@ StandardError = Annotated[float, Finite("a standard error", lower=0.0)]
 
 NOISE_AWARE = "noise_aware_statistic"
 """The term of the number by which a table of two columns is tested: of the released table, not of the patients'."""
+
+
+class NoEstimate(StrEnum):
+    """What happened; each member has a sentence that says so, and what to do."""
+
+    TOO_FEW = "too_few"
+    NO_SPREAD = "no_spread"
+    PREDICTORS_ALIKE = "predictors_alike"
+    NOBODY_LEFT = "nobody_left"
+
+    @property
+    def sentence(self) -> str:
+        """What happened and what to do, for a person."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    NoEstimate.TOO_FEW: (
+        "there are so few patients that the noise may be all there is; "
+        "ask with a larger ε, widen the cohort, or ask for fewer groups."
+    ),
+    NoEstimate.NO_SPREAD: (
+        "a column varies less than the noise may; "
+        "ask with a larger ε, widen the cohort, or narrow the column's bounds (CLAMP)."
+    ),
+    NoEstimate.PREDICTORS_ALIKE: (
+        "the noise hides how the predictors differ from each other; "
+        "ask with a larger ε, widen the cohort, take fewer predictors, or narrow their bounds (CLAMP)."
+    ),
+    NoEstimate.NOBODY_LEFT: (
+        "those still followed at that time may be fewer than the noise; "
+        "ask with a larger ε, widen the cohort, or ask for fewer intervals of time."
+    ),
+}
 
 
 class SiteState(StrEnum):

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers, the_first
-from wardround.federation.forms.reaching import farthest
-from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Total, Unknown, estimate
-from wardround.federation.question.answer import Estimate
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Total, Unknown, estimate, farthest
+from wardround.federation.question.answer import Estimate, NoEstimate
 from wardround.federation.question.query import MAX_COLUMNS, Statistic
 from wardround.federation.statistics.products import Products, coordinates, never_below_nought, part, typical
 

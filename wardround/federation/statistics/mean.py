@@ -17,8 +17,7 @@ from wardround.federation.forms.definition import Definition, Function, need_num
 from wardround.federation.forms.grids import level_quantiser
 from wardround.federation.forms.parts import Frame, Part, Records, Sums, Tally
 from wardround.federation.forms.totals import Estimated, Total, TotalNoise, Unknown, estimate
-from wardround.federation.question.answer import Estimate
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import Estimate, NoEstimate
 from wardround.federation.question.query import Aggregate, Statistic
 from wardround.privacy.inference.error_bars import mean_interval
 

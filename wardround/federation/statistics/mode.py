@@ -19,7 +19,7 @@ from wardround.federation.question.query import Aggregate, Grouping, Statistic
 from wardround.federation.study.study import Unit
 from wardround.privacy.accounting.cost import Fact
 from wardround.privacy.budget.facts import AnyFact
-from wardround.privacy.inference.selection_error import (
+from wardround.privacy.inference.error_bars import (
     expected_regret_of_choice,
     expected_regret_of_noise,
     regret_of_choice,

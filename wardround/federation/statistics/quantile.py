@@ -21,8 +21,7 @@ from wardround.federation.forms.definition import EVEN, Definition, Function, Nu
 from wardround.federation.forms.grids import Coding, Tree, tree_coding
 from wardround.federation.forms.parts import AnswerLayout, Frame, Part, Tally
 from wardround.federation.forms.totals import Estimated, Floats, Total, Unknown, estimate, number_text
-from wardround.federation.question.answer import Estimate
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import Estimate, NoEstimate
 from wardround.federation.question.query import Aggregate, Statistic
 from wardround.federation.study.study import ColumnType, Table, Unit
 

@@ -13,10 +13,8 @@ import numpy as np
 
 from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers, the_first
 from wardround.federation.forms.grids import Quantiser
-from wardround.federation.forms.reaching import Sloped, farthest
-from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Total, Unknown, estimate
-from wardround.federation.question.answer import Estimate
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Sloped, Total, Unknown, estimate, farthest
+from wardround.federation.question.answer import Estimate, NoEstimate
 from wardround.federation.question.query import MAX_COLUMNS, Statistic
 from wardround.federation.statistics.products import Products, coordinates, never_below_nought, part, typical
 from wardround.federation.statistics.spread import root_of

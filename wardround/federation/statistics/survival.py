@@ -27,8 +27,7 @@ from wardround.federation.forms.definition import (
 from wardround.federation.forms.grids import Quantiser, time_coding
 from wardround.federation.forms.parts import Frame, Part, Records
 from wardround.federation.forms.totals import Estimated, Floats, Total, TotalNoise, Unknown, estimate, number_text
-from wardround.federation.question.answer import Estimate
-from wardround.federation.question.no_estimate import NoEstimate
+from wardround.federation.question.answer import Estimate, NoEstimate
 from wardround.federation.question.query import Aggregate, Statistic
 from wardround.federation.study.study import ColumnType, Table
 

@@ -1,7 +1,7 @@
-"""How far the noise can have moved an answer.
+"""How far the noise can have moved an answer, and how far a choice may fall short of the best candidate.
 
-The law of the noise is public, so its part of an interval is computed, not estimated, and is
-rounded so that the interval covers at least as often as it claims (PROOFS.md#intervals).
+The laws of noise and choice are public, so both are computed, not estimated, and hold whatever the counts are; an
+interval is rounded so that it covers at least as often as it claims (PROOFS.md#intervals, PROOFS.md#regret).
 """
 
 import math
@@ -19,6 +19,8 @@ _SMALL_CHANCE = 1 / 16
 
 # Up to this scale the sum of discrete Laplace draws is convolved; above it, the continuous law.
 _CONVOLVED_SCALE = 4096
+
+_STEPS = 200
 
 
 def sum_variance(law: NoiseDistribution, terms: int) -> float:
@@ -187,3 +189,44 @@ def _ratio_up(reach: int, deviation: float) -> float:
 def _check_terms(terms: int) -> None:
     if terms < 1:
         raise ValueError(f"a sum has at least 1 term, not {terms}")
+
+
+def expected_regret_of_choice(*, epsilon: float, candidates: int) -> float:
+    """The most that permute-and-flip over counts falls short of the best, in the mean: (H_n - 1)/ε."""
+    return math.fsum(1.0 / rank for rank in range(2, candidates + 1)) / epsilon
+
+
+def regret_of_choice(*, epsilon: float, candidates: int, chance: float) -> float:
+    """What permute-and-flip over counts falls short of the best by, but for `chance`: ln((n - 1)/2β)/ε."""
+    if not 0.0 < chance < 1.0:
+        raise ValueError(f"a chance must be between 0 and 1, both excluded, not {chance!r}")
+    if candidates == 1:
+        return 0.0
+    return max(0.0, math.log((candidates - 1) / (2.0 * chance)) / epsilon)
+
+
+def expected_regret_of_noise(law: NoiseDistribution, *, terms: int, candidates: int) -> float:
+    """The most that the largest of sums with `terms` draws each falls short of the best, in the mean, in grid units."""
+    if terms < 1:
+        raise ValueError(f"a sum has at least 1 draw, not {terms}")
+    if candidates == 1:
+        return 0.0
+    scale, choices = float(law.scale), math.log(candidates)
+    match law.mechanism:
+        case Mechanism.DISCRETE_GAUSSIAN:
+            return scale * math.sqrt(2.0 * terms * choices)
+        case Mechanism.DISCRETE_LAPLACE:  # pragma: no branch
+            return _least_bound(scale, terms=terms, choices=choices)
+
+
+def _least_bound(scale: float, *, terms: int, choices: float) -> float:
+    """The least of (ln n + terms·K(t))/t over 0 < t < 1/b, K the logarithm of E[e^(tX)]; any t gives a bound."""
+
+    def bound(share: float) -> float:
+        t = share / scale
+        # 1 - q and 1 - q·e^(±t) with q = e^(-1/b), without cancellation.
+        logarithm = 2.0 * math.log(-math.expm1(-1.0 / scale))
+        logarithm -= math.log(-math.expm1(t - 1.0 / scale)) + math.log(-math.expm1(-t - 1.0 / scale))
+        return (choices + terms * logarithm) / t
+
+    return min(bound(step / _STEPS) for step in range(1, _STEPS))

@@ -15,8 +15,8 @@ import numpy as np
 from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT, SLACK_UNIT, Cost, gaussian_mu_squared
 from wardround.privacy.mechanisms.additive import LARGEST_TOTAL
 from wardround.privacy.noise import discrete as exact
+from wardround.privacy.noise.bernoulli import exp_enclosure
 from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
-from wardround.privacy.noise.exponential import exp_enclosure
 from wardround.privacy.noise.keystream import BitSource
 from wardround.privacy.noise.vectors import IntVector
 

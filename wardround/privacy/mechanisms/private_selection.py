@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from wardround.privacy.accounting.cost import PURE_UNIT, Cost
-from wardround.privacy.noise.coins import Coins, uniform_below
+from wardround.privacy.noise.bernoulli import Coins, uniform_below
 from wardround.privacy.noise.keystream import BitSource
 from wardround.privacy.noise.vectors import IntVector
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wardround.privacy.noise.exponential import exp_enclosure
+from wardround.privacy.noise.bernoulli import exp_enclosure
 from wardround.privacy.noise.keystream import BitSource
 from wardround.privacy.noise.vectors import IntVector
 

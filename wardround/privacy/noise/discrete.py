@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from wardround.privacy.noise.bernoulli import Uniform, exp_enclosure, geometric
 from wardround.privacy.noise.distribution import Mechanism, NoiseDistribution
-from wardround.privacy.noise.exponential import Uniform, exp_enclosure, geometric
 from wardround.privacy.noise.keystream import BitSource, WordVector
 from wardround.privacy.noise.vectors import IntVector
 

@@ -21,8 +21,7 @@ from wardround.privacy.accounting.events import (
     Schedule,
     SubsampledGaussian,
 )
-from wardround.privacy.budget.facts import AnyFact
-from wardround.privacy.budget.training_charge import BlockFact, StageFact, StepFact, fold_cost, tables_slack
+from wardround.privacy.budget.facts import AnyFact, BlockFact, StageFact, StepFact, fold_cost, tables_slack
 from wardround.privacy.mechanisms.partition_selection import SelectionFact
 from wardround.privacy.mechanisms.private_selection import ChoiceFact
 from wardround.privacy.noise.distribution import Mechanism

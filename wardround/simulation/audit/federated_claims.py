@@ -23,7 +23,7 @@ from wardround.simulation.audit.question_claims import NOISE, Setting, claimed_b
 from wardround.simulation.audit.worlds import MAX_ROWS, PATIENTS, SITE, TABLE, Worlds, audit_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
-from wardround.simulation.table_files import Remembering
+from wardround.simulation.sites import Remembering
 
 QUESTION = query(TABLE).count().group_by("ward").query
 LAPLACE_EPSILON, LAPLACE_ASKED = 2.0, 24

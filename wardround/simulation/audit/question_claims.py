@@ -13,8 +13,8 @@ import numpy as np
 
 from coordinator.rounds.planning import plans_for
 from wardround.analyst.asking import builder
-from wardround.federation.plan.ask_request import AskRequest
 from wardround.federation.plan.plan import Plan, price, shape_of
+from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.query import Query
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import MU_UNIT, PURE_UNIT

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from wardround.federation.errors import Mistaken
-from wardround.simulation.audit.coin_claims import coin_claims
+from wardround.simulation.audit.coin_claims import coin_claims, key_claims
 from wardround.simulation.audit.controls import broken_controls
 from wardround.simulation.audit.exact_claims import exact_claims
 from wardround.simulation.audit.federated_claims import federated_claims
 from wardround.simulation.audit.findings import AuditReport
-from wardround.simulation.audit.key_claims import key_claims
 from wardround.simulation.audit.question_claims import Setting, pipeline_claims
 from wardround.simulation.audit.training_claims import training_claims, training_controls
 from wardround.simulation.audit.worlds import audit_study, canary_in_every_ward, one_canary

@@ -26,8 +26,21 @@ from wardround.privacy.mechanisms.randomness import SecureChance
 from wardround.privacy.noise.vectors import Bounded, IntVector
 from wardround.simulation.audit.findings import AuditFinding, Measure, Method, as_control, judged
 from wardround.simulation.audit.question_claims import Experiment, Setting, audited, scaled
-from wardround.simulation.audit.training_runs import START, Tried, law_of, rounds_of, site, telling, trained
-from wardround.simulation.audit.training_worlds import EPSILON, HELD_OUT, MODEL, Hospitals, hospitals, training_study
+from wardround.simulation.audit.training_runs import (
+    EPSILON,
+    HELD_OUT,
+    MODEL,
+    START,
+    Hospitals,
+    Tried,
+    hospitals,
+    law_of,
+    rounds_of,
+    site,
+    telling,
+    trained,
+    training_study,
+)
 from wardround.simulation.noise import ZeroNoise
 
 DRAWS_PER_TRAINING = 1000

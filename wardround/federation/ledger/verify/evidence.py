@@ -1,6 +1,8 @@
 """What there is to verify, read once: a folder's ledger with the tables beside its chain, or an export of it.
 
 Nothing here is believed. Reading ends before checking begins, so a serving process is not kept from committing.
+An export is a text file that anybody can keep, read and verify: a header, then one line for each entry. It holds what
+was charged and the hashes of what left; no release and no key is in it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from wardround.federation.errors import ConfigurationMistaken, FederationError, 
 from wardround.federation.forms.release import Extent, decode_release, extent, release_hash
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.accounts import Balance
+from wardround.federation.ledger.entry_body import decode_body, text_in
 from wardround.federation.ledger.sqlite_file import BUSY_SECONDS, LEDGER_FILE, lost
+from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import read_text
 from wardround.federation.study.study_file import parse_study
 from wardround.federation.trust.entry import Entry, Head
@@ -227,3 +231,18 @@ def _entry_in(line: str) -> Entry:
     if entry_line(_sound(entry)) != line:
         raise LedgerCorrupt(private="a line of the export does not have its canonical form")
     return entry
+
+
+def export(place: Path, out: Path) -> int:
+    """Write the ledger in a folder to `out` as one step; the number of entries."""
+    evidence = read_evidence(place)
+    if not evidence.entries:
+        raise LedgerCorrupt(private="a ledger without entries cannot be exported")
+    opened, last = decode_body(evidence.entries[0].body), evidence.entries[-1].head
+    header = {name: text_in(opened, name) for name in ("role", "name", "key", "study_hash")}
+    first = encode_line(
+        {**header, "format": FORMAT, "study": evidence.study, "sequence": last.sequence, "digest": last.digest}
+    )
+    text = "".join(f"{line}\n" for line in (first, *(entry_line(entry) for entry in evidence.entries)))
+    write_private(out, text.encode("ascii"))
+    return len(evidence.entries)

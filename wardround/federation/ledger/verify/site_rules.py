@@ -1,4 +1,8 @@
-"""What must be true of a site's ledger, entry by entry."""
+"""What must be true of a site's ledger, entry by entry.
+
+A table is closed once, and opened for a reason there can be. An entry that charges does not say which table a plan
+reads; what the chain alone proves is that nothing is charged or released while every table of the study is closed.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger.accounts import Balance
-from wardround.federation.ledger.entry_body import cap_in, cost_in, facts_in, text_in
-from wardround.federation.ledger.receipts import acknowledges
-from wardround.federation.ledger.verify.closing_rules import ClosingRules
+from wardround.federation.ledger.entry_body import acknowledges, cap_in, cost_in, facts_in, text_in
 from wardround.federation.ledger.verify.evidence import Store
 from wardround.federation.ledger.verify.problems import Code, Problem
 from wardround.federation.ledger.verify.training_rules import BlockRules
@@ -22,6 +24,45 @@ from wardround.privacy.budget.filter import Cap, epsilon_charged
 # Allowances come from floating point, whose last places differ between machines; this is far above that.
 _MACHINE_DIFFERENCE = 1e-9
 _LARGEST_DELTA = math.nextafter(1.0, 0.0)
+
+
+class ClosingRules:
+    """The tables that a site's chain closed; `tables` are all there are, where that is known."""
+
+    def __init__(self, tables: frozenset[str]) -> None:
+        self._tables = tables
+        self._sources: dict[str, str] = {}
+        self._reopened: set[tuple[str, str]] = set()
+        self.closed: dict[str, int] = {}
+
+    @property
+    def all_closed(self) -> bool:
+        """Whether no table could be asked."""
+        return bool(self._tables) and self._tables <= self.closed.keys()
+
+    def turned(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
+        """What is wrong with the next closing or opening."""
+        table, date = text_in(body, "table"), text_in(body, "date")
+        if self._tables and table not in self._tables:
+            yield Code.WRONG_CLOSING
+        if entry.kind == "closed":
+            if table in self.closed:
+                yield Code.WRONG_CLOSING
+            self._sources[table] = text_in(body, "source")
+            self.closed.setdefault(table, entry.sequence)
+            return
+        if self.closed.pop(table, None) is None:
+            yield Code.WRONG_CLOSING
+        match text_in(body, "reason"):
+            case "steward":
+                pass
+            case "changed":
+                # Only a source that sees changes opens its table by itself, and only once a day.
+                if not self._sources.get(table) or (table, date) in self._reopened:
+                    yield Code.WRONG_CLOSING
+                self._reopened.add((table, date))
+            case _:
+                raise LedgerCorrupt(private="a table was opened for a reason that is none")
 
 
 class SiteRules:

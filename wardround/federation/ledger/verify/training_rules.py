@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from wardround.federation.ledger.verify.problems import Code, Problem
-from wardround.privacy.budget.facts import AnyFact
-from wardround.privacy.budget.training_charge import BlockFact, StepFact
+from wardround.privacy.budget.facts import AnyFact, BlockFact, StepFact
 
 
 class BlockRules:

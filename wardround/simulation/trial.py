@@ -1,4 +1,4 @@
-"""`wardround simulate`: one question on a researcher's own tables, once or many times.
+"""`wardround simulate`: one question or one training on a researcher's own tables, once or many times.
 
 Each run is a federation of its own with a full budget, so that repeated runs show how answers vary and not
 how a budget ends.
@@ -9,10 +9,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from site_agent.reading.dataset import Dataset
+from wardround.analyst.learning.driver import TrainingRound
+from wardround.analyst.learning.request import StepSchedule, TrainingRequest
+from wardround.analyst.learning.trained_model import TrainingResult
 from wardround.analyst.showing.result import Result
 from wardround.federation.errors import Mistaken
 from wardround.federation.question.answer import Progress
@@ -20,7 +23,7 @@ from wardround.federation.study.study import Study
 from wardround.privacy.mechanisms.randomness import Chance
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
-from wardround.simulation.table_files import find_sites, rounded_patients
+from wardround.simulation.sites import find_sites, rounded_patients
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +95,40 @@ def trial_noise(*, noiseless: bool, trusted_total: bool, first: bool) -> Chance 
     if noiseless or (trusted_total and not first):
         return ZeroNoise()
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTrial:
+    """What to train, and with which noise."""
+
+    request: TrainingRequest
+    noiseless: bool = False
+    trusted_total: bool = False
+
+
+def run_trainings(
+    study: Study,
+    tables: Path,
+    trial: TrainingTrial,
+    *,
+    repeat: int = 1,
+    out: Path | None = None,
+    on_round: Callable[[TrainingRound], None] | None = None,
+) -> Iterator[TrainingResult]:
+    """The models of `repeat` independent federations over the same tables."""
+    request = _summed(trial.request, study) if trial.trusted_total else trial.request
+    found = trial_tables(study, tables)
+    for _ in range(repeat):
+        with trial_federation(study, found, noiseless=trial.noiseless, trusted_total=trial.trusted_total) as federation:
+            yield federation.client.train(request, out=out, on_round=on_round)
+
+
+def _summed(request: TrainingRequest, study: Study) -> TrainingRequest:
+    """The request for one noise on the total, which nothing but the total may be made from."""
+    require_trusted_total(study)
+    if request.shows_sites or request.schedule is StepSchedule.LOCAL_STEPS:
+        raise Mistaken(
+            "--privacy sum has one noise on the total, so no site's sums can be shown: "
+            "leave out by_site, schedule and strategy."
+        )
+    return replace(request, schedule=StepSchedule.SUM_PER_ROUND)

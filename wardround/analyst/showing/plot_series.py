@@ -1,6 +1,6 @@
-"""Numbers along an axis: the bars of a histogram, the steps of a survival curve, a series by month.
+"""Numbers along an axis: a histogram's bars, a survival curve's steps, a series by month, the budget over time.
 
-Every number has its interval: whiskers on a bar, a band around a line.
+Every number of an answer has its interval: whiskers on a bar, a band around a line.
 """
 
 from __future__ import annotations
@@ -9,16 +9,56 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
+from wardround.analyst.showing.interpretation import date_text, plural
 from wardround.analyst.showing.presentation import ShownLine
-from wardround.analyst.showing.svg import MARGIN, WIDTH, label, ticks_around
 from wardround.analyst.showing.text_tables import NO_ESTIMATE
+from wardround.federation.plain_text import escaped
+from wardround.federation.question.answer import BudgetReport
+
+WIDTH, LABELS, MARGIN, ROW, HEAD, FOOT = 760, 190, 30, 22, 34, 30
+TICKS = 5
 
 LEFT, HEIGHT, TITLE, UNDER = 80, 220, 34, 46
 MOST_NAMES = 8
 FEWEST_MONTHS = 2
 _MONTH = re.compile(r"\d{4}-\d{2}")
 _FIRST_EDGE = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+DATES = 4
+_SHORTEST_SECONDS = 60.0
+_DAY_SECONDS = 86_400.0
+
+
+def framed(parts: Sequence[str], *, height: int) -> str:
+    """The parts as one picture on white."""
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+        f'font-family="sans-serif" font-size="13">\n<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
+    )
+
+
+def ticks_around(low: float, high: float) -> list[float]:
+    """Round numbers that enclose [low, high]; never fewer than two."""
+    if not high > low:
+        low, high = low - 1, high + 1
+    raw = (high - low) / (TICKS - 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * (1 - 1e-9))
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [number * step for number in range(first, last + 1)]
+
+
+def label(
+    x: float, y: float, text: str, *, bold: bool = False, small: bool = False, middle: bool = False, end: bool = False
+) -> str:
+    """A line of text, escaped for people and for XML, anchored at its start unless told otherwise."""
+    weight = ' font-weight="bold"' if bold else ""
+    size = ' font-size="11" fill="#555"' if small else ""
+    anchor = ' text-anchor="middle"' if middle else ' text-anchor="end"' if end else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{weight}{size}{anchor}>{escape(escaped(text))}</text>'
 
 
 def is_series(lines: Sequence[ShownLine]) -> bool:
@@ -174,3 +214,43 @@ def _number(term: str) -> float | None:
         return float(term)
     except ValueError:
         return None
+
+
+def budget_picture(report: BudgetReport) -> str:
+    """The SVG text of a budget's history."""
+    dates = [point.date for point in report.history] or [0.0]
+    first, last = dates[0], max(dates[-1], dates[0] + _SHORTEST_SECONDS)
+    ticks = ticks_around(0.0, max([report.cap.epsilon, *(point.epsilon for point in report.history)]))
+    left, right, foot, height = 70, WIDTH - MARGIN, 320, 260
+
+    def x(date: float) -> float:
+        return left + (date - first) / (last - first) * (right - left)
+
+    def y(epsilon: float) -> float:
+        return foot - epsilon / ticks[-1] * height
+
+    parts = [label(MARGIN, MARGIN, f"Study {report.study}: ε spent at δ = {report.cap.delta:.3g}", bold=True)]
+    for tick in ticks:
+        parts.append(f'<line x1="{left}" y1="{y(tick):.1f}" x2="{right}" y2="{y(tick):.1f}" stroke="#ddd"/>')
+        parts.append(label(left - 8, y(tick) + 4, f"{tick:g}", small=True, end=True))
+    for number in range(DATES if report.history else 0):
+        date = first + (last - first) * number / (DATES - 1)
+        # The outer dates lean inwards, where the picture is.
+        inner, ends = 0 < number < DATES - 1, number == DATES - 1
+        parts.append(label(x(date), foot + 16, _short(date, last - first), small=True, middle=inner, end=ends))
+    cap = y(report.cap.epsilon)
+    parts.append(
+        f'<line x1="{left}" y1="{cap:.1f}" x2="{right}" y2="{cap:.1f}" stroke="#b23a48" stroke-dasharray="6 4"/>'
+    )
+    parts.append(label(right, cap - 6, f"cap {report.cap.epsilon:.4g}", small=True, end=True))
+    # Every charge is a step up at its date, and nothing happens between two charges.
+    path = f"M{left} {foot}" + "".join(f" H{x(point.date):.1f} V{y(point.epsilon):.1f}" for point in report.history)
+    parts.append(f'<path d="{path} H{right}" fill="none" stroke="#1f6f8b" stroke-width="2"/>')
+    charges = f"{report.events} {plural(report.events, 'charge')}; the filter's ε = {report.spent.epsilon:.4g}"
+    parts.append(label(MARGIN, foot + 40, f"{charges} for the {report.unit} it costs most", small=True))
+    return framed(parts, height=foot + 60)
+
+
+def _short(date: float, span_seconds: float) -> str:
+    day, time = date_text(date).removesuffix("Z").split("T")
+    return day if span_seconds > DATES * _DAY_SECONDS else f"{day} {time[:5]}"
