@@ -29,7 +29,6 @@ from coordinator.store.ledger import Ledger
 from coordinator.store.members import MemberState
 from coordinator.store.rounds import Question
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PeerUnreachable, TooFewSites
-from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepLayout, step_form
@@ -80,7 +79,7 @@ class Coordinator:
         self._accounting = Accounting(ledger, self._clock)
         self._dispatch = Dispatch(ledger, self._clock)
         self._collection = Collection(ledger, self._clock, self._accounting, self._dispatch)
-        self._line = Round(ledger, self._accounting, self._dispatch, self._collection, setting=self._setting)
+        self._line = Round(ledger, self._accounting, self._dispatch, self._collection, self._setting)
         self._reporting = Reporting(ledger)
         self._replays = _Replays()
         self._calls = 0
@@ -153,12 +152,15 @@ class Coordinator:
             asked, excess = (known, None) if known is not None else self._tried(questions)
             plan, form, study = asked.plan, asked.planned.layout, self.study
             overlap, delta = study.overlap_among(plan.participants), asked.question.delta
+            expected: tuple[ExpectedError, ...] = ()
+            if not isinstance(form, StepLayout):
+                expected = expected_errors(plan, form, self._participants(), self._setting)
             return Preview(
                 plan_id=plan.plan_id,
                 unit=study.unit.value,
                 replayed=known is not None and self._answered(plan),
                 sites=plan.participants,
-                expected=self._expected(plan, form),
+                expected=expected,
                 privacy=_statement(
                     self._accounting.balances(),
                     mechanism=plan.mechanism.value,
@@ -296,9 +298,6 @@ class Coordinator:
             return asked
         self._line.begin(questions[-1])
         return questions[-1]
-
-    def _expected(self, plan: Plan, form: AnswerLayout | StepLayout) -> tuple[ExpectedError, ...]:
-        return () if isinstance(form, StepLayout) else expected_errors(plan, form, self._participants(), self._setting)
 
     def _answered(self, plan: Plan) -> bool:
         return self.ledger.answers.exists(plan.plan_id)

@@ -79,7 +79,9 @@ class Dispatch:
             seen = self._clock.changes(site_key(site))
             task, pause = self._next(site)
             if task is not None:
-                self._note_claim(task)
+                # Not announced: whoever watches would see that the site took it up. A round looks by itself.
+                with self._guard:
+                    self._claimed.add((task.plan.plan_id, site))
                 return sign_task(task, self._ledger.identity)
             left = until - self._clock.now()
             if left <= 0 or self._clock.ended:
@@ -142,11 +144,6 @@ class Dispatch:
         with self._guard:
             failures = self._failures.get((plan_id, site))
         return 0.0 if failures is None else failures.not_before - self._clock.now()
-
-    def _note_claim(self, task: Task) -> None:
-        # Not announced: whoever watches would see that the site took it up. A round looks by itself.
-        with self._guard:
-            self._claimed.add((task.plan.plan_id, task.site))
 
     def forget(self, plan: Plan) -> None:
         """Drop what was only kept while the round ran."""

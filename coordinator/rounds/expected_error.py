@@ -7,7 +7,6 @@ the same functions that make the estimates, so a dry run and an answer never use
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping
 
 from wardround.federation.forms.parts import AnswerLayout, Part
@@ -77,10 +76,3 @@ def _errors(
             yield aggregate, (high - low) / 2, f"{about}; there will hardly be an estimate"
         else:
             yield aggregate, chosen.standard_error, about
-
-
-def log_size(plan: Plan, form: AnswerLayout) -> float:
-    """The logarithm of the product of the parts' errors: the plan with the smaller one is the better answer."""
-    return sum(
-        math.log(law.variance) / 2 + math.log(part.grid) for part, law in zip(form.parts, plan.laws(), strict=True)
-    )

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from coordinator.accounts.accounting import PlannedQuestion
-from coordinator.rounds.expected_error import log_size
 from coordinator.store.rounds import Question
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout, Part
@@ -236,3 +235,10 @@ def merit(plan: Plan, form: AnswerLayout) -> float | None:
     part = form.parts[0]
     own = own_definition(part).merit
     return None if own is None else own(facts_of(plan, form)[0], part, len(plan.participants))
+
+
+def log_size(plan: Plan, form: AnswerLayout) -> float:
+    """The logarithm of the product of the parts' errors: the plan with the smaller one is the better answer."""
+    return sum(
+        math.log(law.variance) / 2 + math.log(part.grid) for part, law in zip(form.parts, plan.laws(), strict=True)
+    )

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Protocol
 
 from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
@@ -18,7 +19,7 @@ from coordinator.rounds.collection import Collection
 from coordinator.rounds.combining import combine_releases, impossible
 from coordinator.rounds.dispatch import Dispatch, round_key
 from coordinator.rounds.planning import loss_of, planned_again
-from coordinator.rounds.stored_answers import StoredAnswer, keep_answer
+from coordinator.rounds.stored_answers import StoredAnswer, encode_answer
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question
 from wardround.federation.errors import FederationError, PeerUnreachable, Refused, TooFewSites, Unavailable
@@ -35,23 +36,15 @@ MOST_THREADS = 1024
 log = logging.getLogger("wardround.coordinator")
 
 
+@dataclass(frozen=True, slots=True)
 class Round:
     """The straight line of one plan."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        accounting: Accounting,
-        dispatch: Dispatch,
-        collection: Collection,
-        *,
-        setting: NoiseSetting,
-    ) -> None:
-        self._ledger = ledger
-        self._accounting = accounting
-        self._dispatch = dispatch
-        self._collection = collection
-        self._setting = setting
+    _ledger: Ledger
+    _accounting: Accounting
+    _dispatch: Dispatch
+    _collection: Collection
+    _setting: NoiseSetting
 
     def begin(self, asked: PlannedQuestion) -> None:
         """The two steps that are durable before an analyst hears of the plan."""
@@ -88,7 +81,7 @@ class Round:
             noiseless=self._setting.noiseless,
             left_out=left_out,
         )
-        keep_answer(self._ledger, plan.plan_id, answer)
+        self._ledger.answers.keep(plan.plan_id, encode_answer(answer))
         self._dispatch.forget(plan)
 
     def _estimates(
@@ -102,10 +95,8 @@ class Round:
             log.warning("round %s leaves out %s: impossible totals", plan.plan_id[:12], ", ".join(left_out))
         refuse_too_few(outcome.without(left_out), study, left_out)
         kept = [release for release in releases if release.site not in left_out]
-        return combine_releases(plan, form, kept, setting=self._setting, patients=self._declared()), left_out
-
-    def _declared(self) -> dict[str, int]:
-        return {site.name: site.patients for site in self._ledger.members.sites()}
+        declared = {site.name: site.patients for site in self._ledger.members.sites()}
+        return combine_releases(plan, form, kept, setting=self._setting, patients=declared), left_out
 
 
 class Rounds(Protocol):
@@ -181,8 +172,11 @@ class ThreadedRounds:
                 if self._rounds.get(plan_id) is done:
                     del self._rounds[plan_id]
         else:
-            _log_end(plan_id, error)
-            if self._fault is None and not isinstance(error, Refused | Unavailable):
+            explained = isinstance(error, Refused | Unavailable)
+            log.log(
+                logging.INFO if explained else logging.ERROR, "round %s ended: %s", plan_id[:12], type(error).__name__
+            )
+            if self._fault is None and not explained:
                 self._fault = error
         self._clock.announce(round_key(plan_id))
 
@@ -233,10 +227,3 @@ def too_few(outcome: Outcome, study: Study, left_out: tuple[str, ...] = ()) -> T
         text += ". A refusal is final for this question: when the hospitals have changed their policy, ask it afresh"
         return TooFewSites(f"{text} (--fresh).")
     return TooFewSites(f"{text}. Asking again costs nothing more.")
-
-
-def _log_end(plan_id: str, error: BaseException) -> None:
-    if isinstance(error, Refused | Unavailable):
-        log.info("round %s ended: %s", plan_id[:12], type(error).__name__)
-    else:
-        log.error("round %s ended: %s", plan_id[:12], type(error).__name__)

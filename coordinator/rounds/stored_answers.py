@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.question.answer import Estimate, Loss, NoEstimate
@@ -28,12 +27,8 @@ class StoredAnswer:
     left_out: tuple[str, ...] = ()
 
 
-def keep_answer(ledger: Ledger, plan_id: str, answer: StoredAnswer) -> None:
-    """Store the answer under its plan; one that is already there stays as it is."""
-    ledger.answers.keep(plan_id, _encode(answer))
-
-
-def _encode(answer: StoredAnswer) -> str:
+def encode_answer(answer: StoredAnswer) -> str:
+    """The text to store."""
     document: dict[str, object] = {
         "answered": answer.outcome.answered,
         "refused": answer.outcome.refused,
@@ -55,17 +50,8 @@ def _encode(answer: StoredAnswer) -> str:
 
 def _line(e: Estimate) -> list[object]:
     """An estimate as a list; the reason stands at its end where there is one, as answers of before have none."""
-    line: list[object] = [
-        e.statistic,
-        e.column,
-        e.group,
-        e.value,
-        e.standard_error,
-        e.interval,
-        e.confidence,
-        e.term,
-        e.sampling,
-    ]
+    bounds: list[object] = [e.standard_error, e.interval, e.confidence]
+    line = [e.statistic, e.column, e.group, e.value, *bounds, e.term, e.sampling]
     return line if e.reason is None else [*line, e.reason.value]
 
 

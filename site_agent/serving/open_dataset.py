@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from site_agent.reading.columnstore.build import Report, prepare_table
-from site_agent.reading.columnstore.manifest import Unusable
 from site_agent.reading.columnstore.prepared_dataset import FOLDER, PreparedFirst, preparable
+from site_agent.reading.columnstore.snapshot import Unusable
 from site_agent.reading.dataset import KEY_BYTES, Dataset, Tables, TableSource, kind_of, source_path, table_files
 from site_agent.reading.memory_limits import Limits
 from site_agent.serving.configuration import SiteConfiguration

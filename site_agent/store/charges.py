@@ -1,8 +1,8 @@
-"""What a site has paid for: plans, and trainings with the rounds that are taken.
+"""What a site has paid for: plans, and trainings with the rounds that are taken; and whether it is frozen.
 
 A training is charged whole by the first of its rounds that is admitted, and each round is taken by one plan: the
-same round with other numbers would be a release that nobody paid for. Every function works inside the caller's
-transaction.
+same round with other numbers would be a release that nobody paid for. Once a ledger lacks an entry it signed, it is
+frozen and signs nothing any more. Every function works inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wardround.federation.errors import LedgerCorrupt, PlanRefused
+from wardround.federation.errors import LedgerCorrupt, PlanRefused, SiteFrozen
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import Plain, cost_body, cost_in, decode_body, facts_body, facts_in, text_in
 from wardround.federation.plan.plan import Charge
-from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.facts import AnyFact, BlockFact, StepFact
@@ -113,3 +113,26 @@ def _charged(body: dict[str, object]) -> Charged:
         if isinstance(fact, BlockFact | StepFact):
             return Charged(plan_id, fact.block, fact.place, cost)
     return Charged(plan_id, "", 0, cost)
+
+
+def frozen_reason(connection: sqlite3.Connection) -> str | None:
+    """Why the ledger is frozen, or None."""
+    entry = chain.last(connection, "frozen")
+    return None if entry is None else text_in(decode_body(entry.body), "reason")
+
+
+def refuse_if_frozen(connection: sqlite3.Connection) -> None:
+    """`SiteFrozen` where the ledger is."""
+    if frozen_reason(connection) is not None:
+        raise SiteFrozen
+
+
+def freeze_unless_contained(connection: sqlite3.Connection, identity: Identity, head: Head) -> bool:
+    """Freeze the ledger if its chain lacks `head`; whether it did, which the caller commits before it raises."""
+    refuse_if_frozen(connection)
+    if chain.contains(connection, head):
+        return False
+    reason = "the chain does not contain the head that the coordinator holds a receipt for"
+    body: dict[str, Plain] = {"reason": reason, "sequence": head.sequence, "digest": head.digest}
+    chain.append(connection, identity, kind="frozen", body=body)
+    return True

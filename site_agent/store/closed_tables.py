@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from site_agent.store.freezing import refuse_if_frozen
+from site_agent.store.charges import refuse_if_frozen
 from wardround.federation.errors import LedgerCorrupt, Mistaken
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import decode_body, text_in

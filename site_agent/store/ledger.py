@@ -16,9 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from site_agent.store import charges, closed_tables, outbox, requests
-from site_agent.store.charges import Charged
+from site_agent.store.charges import Charged, freeze_unless_contained, frozen_reason, refuse_if_frozen
 from site_agent.store.closed_tables import ClosedTables
-from site_agent.store.freezing import freeze_unless_contained, frozen_reason, refuse_if_frozen
 from site_agent.store.outbox import HistoryLine, Kept
 from site_agent.store.requests import Request, RequestState
 from wardround.federation.errors import (

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from coordinator.accounts.accounting import Accounting
 from coordinator.clock import RealClock
-from coordinator.rounds import round as rounds
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.dispatch import Dispatch
 from coordinator.serving import serve
+from coordinator.store.rounds import AnswerStore
 from wardround.federation.ledger.sqlite_file import Database
 
 STEPS = ("reserve", "open", "accept", "settle", "answer")
@@ -89,7 +89,7 @@ def main(path: Path, point: str) -> None:
     fate.wrap(Dispatch, "open", step="open")
     fate.wrap(Collection, "accept", step="accept")
     fate.wrap(Accounting, "settle", step="settle")
-    fate.wrap(rounds, "keep_answer", step="answer")
+    fate.wrap(AnswerStore, "keep", step="answer")
     fate.wrap_commits()
     serve.serve(path, announce=print)
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from site_agent.reading.batches import Fingerprint, Preparable
 from site_agent.reading.columnstore.clustering import PARTITIONS, Overfull
 from site_agent.reading.columnstore.column_encoding import ColumnFile, encoded
-from site_agent.reading.columnstore.manifest import MANIFEST, PATIENT, KeptFile, KeptLayout, Manifest, sealed
+from site_agent.reading.columnstore.snapshot import MANIFEST, PATIENT, KeptFile, KeptLayout, Manifest, sealed
 from site_agent.reading.columnstore.spill import Partitions, field_name
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import ConfigurationMistaken, SourceFailed, Unavailable

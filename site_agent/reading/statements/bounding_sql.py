@@ -12,7 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlglot import exp
 
 from site_agent.reading.statements.dialect import Dialect, RowDialect
-from site_agent.reading.statements.records import CELL, RECORDS, UNIT, TypedRows, value_names, with_records
+from site_agent.reading.statements.records import (
+    CELL,
+    RECORDS,
+    UNIT,
+    TypedRows,
+    column_name,
+    condition,
+    value_names,
+    with_records,
+)
 from site_agent.reading.statements.sql_trees import (
     counted,
     grouped,
@@ -27,7 +36,6 @@ from site_agent.reading.statements.sql_trees import (
     times,
 )
 from site_agent.reading.statements.tally_sql import tally_of
-from site_agent.reading.statements.where_sql import column_name, condition
 from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.federation.forms.release import showable
 from wardround.federation.limits import MAX_TEXT

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.accounts.budget_report import MOST_POINTS, Reporting
-from coordinator.accounts.charge_history import Reserved, Tally, Voided
+from coordinator.accounts.budget_report import MOST_POINTS, Reporting, Reserved, Tally, Voided
 from coordinator.members.roster import Roster
 from tests.coordinator.accounts.ledgers import SITES, books, gaussian, laplace
 from tests.coordinator.hospitals import ANALYST, ask, oracle, study

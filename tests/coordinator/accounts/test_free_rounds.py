@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.accounts.charge_history import Reserved, Tally, Voided
+from coordinator.accounts.budget_report import Reserved, Tally, Voided
 from tests.coordinator.accounts.ledgers import gaussian
 from tests.coordinator.hospitals import study
 from wardround.privacy.accounting.cost import Cost, total

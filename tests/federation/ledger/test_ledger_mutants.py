@@ -36,11 +36,10 @@ MODULES = (
     "site_agent.store.charges",
     "site_agent.store.outbox",
     "site_agent.store.requests",
-    "site_agent.store.freezing",
     "site_agent.store.closed_tables",
     "site_agent.store.ledger",
 )
-CHAIN, ACCOUNTS, TABLES, DATABASE, CHARGES, OUTBOX, _, FREEZING, CLOSED, LEDGER = MODULES
+CHAIN, ACCOUNTS, TABLES, DATABASE, CHARGES, OUTBOX, _, CLOSED, LEDGER = MODULES
 
 
 def refused(error: type[FederationError], call: Callable[[], object]) -> None:
@@ -207,7 +206,7 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
         )
     ],
     "freezing does not last": [
-        (FREEZING, "    if frozen_reason(connection) is not None:\n        raise SiteFrozen", "    pass")
+        (CHARGES, "    if frozen_reason(connection) is not None:\n        raise SiteFrozen", "    pass")
     ],
     "a frozen site still delivers": [
         (

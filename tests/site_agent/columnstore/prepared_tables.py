@@ -10,10 +10,9 @@ from pathlib import Path
 
 from site_agent.reading.batches import Batch, Fingerprint, batch_of_rows
 from site_agent.reading.columnstore.build import prepare_table
-from site_agent.reading.columnstore.manifest import Manifest, read_manifest
 from site_agent.reading.columnstore.prepared_dataset import PreparedFirst, bounded_totals
 from site_agent.reading.columnstore.read_examples import read_examples
-from site_agent.reading.columnstore.snapshot import Snapshot
+from site_agent.reading.columnstore.snapshot import Manifest, Snapshot, read_manifest
 from site_agent.reading.dataset import Tables
 from site_agent.reading.examples import Examples
 from wardround.federation.errors import SourceFailed

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from site_agent.reading.batches import stat_text
-from site_agent.reading.columnstore.manifest import Manifest, Unusable, read_manifest, sealed
+from site_agent.reading.columnstore.snapshot import Manifest, Unusable, read_manifest, sealed
 from tests.site_agent.columnstore.prepared_tables import (
     KEY,
     TABLE,

@@ -28,9 +28,8 @@ from site_agent.reading.sources.duckdb.columns import accepts, accepts_key, is_w
 from site_agent.reading.sources.duckdb.connection import locked_database
 from site_agent.reading.sources.duckdb.export_batches import duckdb_batches, share_rows_of
 from site_agent.reading.sources.duckdb.tallies import DuckdbTallies, key_range
-from site_agent.reading.statements.records import UNIT, TypedRows, columns_needed
+from site_agent.reading.statements.records import UNIT, TypedRows, column_name, columns_needed
 from site_agent.reading.statements.sql_trees import identifier, named, text
-from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import SchemaRefused, SourceAway, SourceFailed
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout

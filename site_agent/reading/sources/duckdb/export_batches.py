@@ -33,9 +33,8 @@ from site_agent.reading.bounding.unit_shares import UnitShare
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb.dialect import DuckdbDialect, literal
 from site_agent.reading.sources.duckdb.records import among
-from site_agent.reading.statements.records import UNIT, TypedRows
+from site_agent.reading.statements.records import UNIT, TypedRows, column_name
 from site_agent.reading.statements.sql_trees import call, cast, counted, integer, is_null, named, present, ref
-from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import SourceFailed
 from wardround.federation.study.study import Column, ColumnType, Table
 

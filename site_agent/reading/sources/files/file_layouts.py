@@ -22,9 +22,8 @@ from site_agent.reading.sources.duckdb.mended_files import MendedFile
 from site_agent.reading.sources.files.csv_soundness import Header, read_header
 from site_agent.reading.sources.files.file_readers import MAGIC, csv_reader, described, parquet_reader
 from site_agent.reading.sources.files.file_soundness import SOUNDNESS, Reading
-from site_agent.reading.statements.records import UNIT, columns_needed
+from site_agent.reading.statements.records import UNIT, column_name, columns_needed
 from site_agent.reading.statements.sql_trees import named, ref
-from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway
 from wardround.federation.forms.parts import AnswerLayout
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from site_agent.reading.statements.records import column_name
 from site_agent.reading.statements.sql_trees import (
     call,
     cast,
@@ -25,7 +26,6 @@ from site_agent.reading.statements.sql_trees import (
     text,
     times,
 )
-from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.question.query import GroupBy

@@ -35,9 +35,8 @@ from site_agent.reading.sources.postgresql.connection import Connection, check_a
 from site_agent.reading.sources.postgresql.dialect import Places, PostgresqlDialect, is_storable, literal, places_needed
 from site_agent.reading.sources.postgresql.schema import CatalogueColumns, check_rank, described, role_can_write
 from site_agent.reading.sources.postgresql.tallies import RANK, PostgresqlTallies
-from site_agent.reading.statements.records import UNIT, TypedRows, columns_needed
+from site_agent.reading.statements.records import UNIT, TypedRows, column_name, columns_needed
 from site_agent.reading.statements.sql_trees import cast, identifier, integer, minus, named, paren, present, ref, text
-from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import SchemaRefused, SourceAway
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout

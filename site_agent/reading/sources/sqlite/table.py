@@ -27,9 +27,8 @@ from site_agent.reading.sources.sqlite.connection import reading
 from site_agent.reading.sources.sqlite.dialect import SqliteDialect, written
 from site_agent.reading.sources.sqlite.tallies import SqliteTallies
 from site_agent.reading.sources.sqlite.texts import open_keys
-from site_agent.reading.statements.records import UNIT, TypedRows, columns_needed
+from site_agent.reading.statements.records import UNIT, TypedRows, column_name, columns_needed
 from site_agent.reading.statements.sql_trees import named, present, ref
-from site_agent.reading.statements.where_sql import column_name
 from wardround.federation.errors import FederationError, SchemaRefused, SourceAway, SourceFailed
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
