@@ -49,7 +49,7 @@ check: setup  ## style, types, layers and generated code, in under a minute
 	@$(BIN)/ruff format --check --quiet . || { echo "Run .venv/bin/ruff format ."; exit 1; }
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m protos.generate --check
+	@$(BIN)/python -m tools.generate_protos --check
 	@$(BIN)/pytest -q tests/architecture
 
 mirrors: setup  ## print how the source is laid out, and what one question meets on its way; judges nothing
@@ -57,7 +57,7 @@ mirrors: setup  ## print how the source is laid out, and what one question meets
 	@$(BIN)/python -m tools.trace
 
 protos: setup  ## generate the committed wire code from the .proto files
-	@$(BIN)/python -m protos.generate
+	@$(BIN)/python -m tools.generate_protos
 
 bench: setup  ## run every benchmark under bench/
 	@for bench in bench/[!_]*.py; do echo "== $$bench"; $(BIN)/python "$$bench" || exit 1; done

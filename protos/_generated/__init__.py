@@ -1,1 +1,1 @@
-"""Generated from the .proto files by `python -m protos.generate`; never edited by hand."""
+"""Generated from the .proto files by `python -m tools.generate_protos`; never edited by hand."""

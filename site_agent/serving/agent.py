@@ -107,7 +107,7 @@ class Agent:
     def deliver(self) -> None:
         """Send every kept answer that has no receipt yet."""
         for kept in self.ledger.undelivered():
-            self._send(kept)
+            self.arrived(kept, self.link.submit(kept))
 
     def run_approved(self) -> None:
         """Answer what a steward has decided since: a release where approved, the refusal where denied."""
@@ -124,7 +124,7 @@ class Agent:
     def _answer(self, signed: SignedTask) -> Submission:
         """Run one task and send its answer."""
         submission = self.work(signed)
-        self._send(submission)
+        self.arrived(submission, self.link.submit(submission))
         return submission
 
     def work(self, signed: SignedTask) -> Submission:
@@ -132,20 +132,14 @@ class Agent:
         with self._turn:
             return self.pipeline.run(signed)
 
-    def _send(self, submission: Submission) -> None:
-        self.arrived(submission, self.link.submit(submission))
-
     def arrived(self, submission: Submission, receipt: Entry | None) -> None:
         """The coordinator has an answer, and signed for it."""
         _note(submission)
-        match submission:
-            case Released() | Declined():
-                if receipt is None:
-                    raise ProtocolViolation("the coordinator's receipt is missing.")
-                # Whether the coordinator signed it, and about this, the ledger sees to.
-                self.ledger.delivered(submission.plan_id, receipt)
-            case Pending() | Failed():
-                pass
+        if isinstance(submission, Released | Declined):
+            if receipt is None:
+                raise ProtocolViolation("the coordinator's receipt is missing.")
+            # Whether the coordinator signed it, and about this, the ledger sees to.
+            self.ledger.delivered(submission.plan_id, receipt)
 
     def stop(self) -> None:
         """End `serve` after the current step."""

@@ -63,9 +63,10 @@ def hold(connection: sqlite3.Connection, signed: SignedTask, *, summary: str, as
     return RequestState(row[0])
 
 
-def listed(connection: sqlite3.Connection) -> list[Request]:
-    """Every request, oldest first."""
-    return _requests(connection)
+def listed(connection: sqlite3.Connection, where: str = "") -> list[Request]:
+    """Every request, or those of a condition, oldest first."""
+    rows = connection.execute(f"{_SELECT} {where} ORDER BY rowid")
+    return [Request(row[0], row[1], RequestState(row[2]), row[3], bytes(row[4])) for row in rows]
 
 
 def decide(connection: sqlite3.Connection, plan_id: str, state: RequestState) -> None:
@@ -80,15 +81,10 @@ def decide(connection: sqlite3.Connection, plan_id: str, state: RequestState) ->
 
 def decided(connection: sqlite3.Connection) -> list[Request]:
     """Those approved and not yet answered, or denied and not yet delivered, oldest first."""
-    return _requests(
+    return listed(
         connection,
         """
         WHERE state = 'approved' AND plan_id NOT IN (SELECT plan_id FROM releases UNION SELECT plan_id FROM refusals)
            OR state = 'denied' AND plan_id NOT IN (SELECT plan_id FROM receipts)
         """,
     )
-
-
-def _requests(connection: sqlite3.Connection, where: str = "") -> list[Request]:
-    rows = connection.execute(f"{_SELECT} {where} ORDER BY rowid")
-    return [Request(row[0], row[1], RequestState(row[2]), row[3], bytes(row[4])) for row in rows]

@@ -131,7 +131,7 @@ print(json.dumps({
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree with one model more."""
     copy = tmp_path_factory.mktemp("tree")
-    for name in (*SHIPPED, "tests/analyst/learning"):
+    for name in (*SHIPPED, "tools", "tests/analyst/learning"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
     (copy / ADDED).write_text(CAUCHIT, encoding="utf-8")
@@ -141,7 +141,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert text.count(old) == 1, old
             text = text.replace(old, new)
         (copy / name).write_text(text, encoding="utf-8")
-    run(copy, "-m", "protos.generate")
+    run(copy, "-m", "tools.generate_protos")
     return copy
 
 

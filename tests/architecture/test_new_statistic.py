@@ -64,14 +64,14 @@ LINES = (
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is shipped, with one more statistic in it."""
     folder = tmp_path_factory.mktemp("tree")
-    for package in SHIPPED:
+    for package in (*SHIPPED, "tools"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / FEDERATION / "statistics" / "rate.py").write_text(RATE, encoding="utf-8")
     for name, above, line in LINES:
         text = (folder / name).read_text(encoding="utf-8")
         assert text.count(above) == 1
         (folder / name).write_text(text.replace(above, above + line), encoding="utf-8")
-    run(folder, "-m", "protos.generate")
+    run(folder, "-m", "tools.generate_protos")
     return folder
 
 

@@ -98,8 +98,8 @@ MUTANTS: Mapping[str, Mutant] = {
         "tests/federation/test_shape_and_plan.py",
     ),
     "values are not clipped": _mutant(
-        "    inside = dialect.whole(least(greatest(rounded, low), high))\n",
-        "    inside = dialect.whole(rounded)\n",
+        "    inside = whole(least(greatest(rounded, low), high))\n",
+        "    inside = whole(rounded)\n",
         EXACT,
     ),
     # --- the consortium ---

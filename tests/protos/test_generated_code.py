@@ -20,7 +20,11 @@ SERVICES = [path for path in PROTOS if path.name.endswith("_service.proto")]
 
 def test_the_committed_code_is_what_is_generated() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "protos.generate", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tools.generate_protos", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
 

@@ -28,12 +28,6 @@ class RowDialect(Protocol):
     def compared(self, column: exp.Expression, value: Value) -> exp.Expression:
         """The typed column in the type in which it is compared with `literal(value)`, so that no cast is guessed."""
 
-    def whole(self, value: exp.Expression) -> exp.Expression:
-        """A truth value as 0 or 1, and a whole number or a whole double below 2^53 as itself, in 64 bits."""
-
-    def double(self, value: exp.Expression) -> exp.Expression:
-        """A whole number or a double as a double, rounded to the nearest."""
-
     def saturated(self, value: exp.Expression) -> exp.Expression:
         """A double that may be multiplied by 2^64: itself, or ±1e250 in its place where infinity would raise."""
 

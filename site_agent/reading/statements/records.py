@@ -18,6 +18,7 @@ from site_agent.reading.bounding.tally import is_collapsed, is_weighed
 from site_agent.reading.statements.dialect import Dialect, RowDialect
 from site_agent.reading.statements.sql_trees import (
     counted,
+    double,
     greatest,
     grouped,
     integer,
@@ -32,6 +33,7 @@ from site_agent.reading.statements.sql_trees import (
     ref,
     relation,
     times,
+    whole,
 )
 from wardround.federation.forms.grids import Coding, Quantiser
 from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums
@@ -120,7 +122,7 @@ def records(form: AnswerLayout, part: Part, dialect: Dialect) -> exp.Select:
     source, keys = relation(SELECTED), [ref(UNIT), ref(CELL)]
     if is_weighed(form, part):
         capped = least(counted(), integer(form.table.max_rows_per_unit))
-        return grouped(source, keys, [named(dialect.whole(capped), WEIGHT)])
+        return grouped(source, keys, [named(whole(capped), WEIGHT)])
     collapsed = is_collapsed(form, part)
     values = [
         named(value, name)
@@ -172,7 +174,7 @@ def cell(form: AnswerLayout, part: Part, dialect: RowDialect) -> exp.Expression:
         place = _place(grouping, form.table.column(grouping.column), dialect)
         size = integer(len(domain(grouping, form.table)))
         found = place if found is None else plus(times(found, size), place)
-    return integer(0) if found is None else dialect.whole(paren(found))
+    return integer(0) if found is None else whole(paren(found))
 
 
 def _place(grouping: Grouping, column: Column, dialect: RowDialect) -> exp.Expression:
@@ -183,13 +185,13 @@ def _place(grouping: Grouping, column: Column, dialect: RowDialect) -> exp.Expre
             first, months = month_range(column)
             return _inside(dialect.month(value), first, first + months - 1)
         case GroupBy.BINS:
-            number = dialect.double(value)
+            number = double(value)
             below = _edges_below(number, grouping.edges, dialect)
             return paren(exp.Case().when(is_null(value.copy()), exp.null()).else_(below))
         case GroupBy.VALUE if column.type is ColumnType.CATEGORY:
             return dialect.place(value, grouping.keys or column.values)
         case GroupBy.VALUE if column.type is ColumnType.BOOLEAN:
-            return dialect.whole(value)
+            return whole(value)
         case GroupBy.VALUE:
             return _inside(value, int(str(column.domain[0])), int(str(column.domain[-1])))
 
@@ -218,12 +220,12 @@ def _edges_below(
 def level(column: Column, quantiser: Quantiser, dialect: RowDialect) -> exp.Expression:
     """clamp(⌊(x − origin)·per_unit + ½⌋): whole doubles below 2^53, so that clamp and cast are exact."""
     held = ref(column_name(column.name))
-    number = dialect.whole(held) if column.type is ColumnType.BOOLEAN else held
-    value = dialect.saturated(dialect.double(number))
+    number = whole(held) if column.type is ColumnType.BOOLEAN else held
+    value = dialect.saturated(double(number))
     moved = minus(value, dialect.literal(float(quantiser.origin)))
     rounded = dialect.floor(plus(times(moved, dialect.literal(float(quantiser.per_unit))), dialect.literal(0.5)))
     low, high = (dialect.literal(float(bound)) for bound in (quantiser.low, quantiser.high))
-    inside = dialect.whole(least(greatest(rounded, low), high))
+    inside = whole(least(greatest(rounded, low), high))
     # Databases disagree about the least of a number and NULL.
     return paren(exp.Case().when(present(held.copy()), inside))
 

@@ -62,6 +62,16 @@ def integer(number: int) -> exp.Expression:
     return cast(exp.Literal.string(str(number)), "BIGINT")
 
 
+def whole(value: exp.Expression) -> exp.Expression:
+    """A truth value as 0 or 1, and a whole number or a whole double below 2^53 as itself, in 64 bits."""
+    return cast(value, "BIGINT")
+
+
+def double(value: exp.Expression) -> exp.Expression:
+    """A whole number or a double as a double, rounded to the nearest."""
+    return cast(value, "DOUBLE")
+
+
 def is_null(value: exp.Expression) -> exp.Expression:
     """`value IS NULL`."""
     return exp.Is(this=value, expression=exp.null())

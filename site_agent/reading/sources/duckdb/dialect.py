@@ -31,12 +31,6 @@ class DuckdbDialect:
         """Both sides are of the literal's type: left to itself DuckDB would try DECIMAL, and raise."""
         return cast(column, _sql_type(value))
 
-    def whole(self, value: exp.Expression) -> exp.Expression:
-        return cast(value, "BIGINT")
-
-    def double(self, value: exp.Expression) -> exp.Expression:
-        return cast(value, "DOUBLE")
-
     def saturated(self, value: exp.Expression) -> exp.Expression:
         """Itself: a product beyond all doubles is infinite."""
         return value

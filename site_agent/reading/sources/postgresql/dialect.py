@@ -71,12 +71,6 @@ class PostgresqlDialect:
         """As a double beside a double; everything else is already of the literal's type."""
         return cast(column, "DOUBLE") if isinstance(value, float) else column
 
-    def whole(self, value: exp.Expression) -> exp.Expression:
-        return cast(value, "BIGINT")
-
-    def double(self, value: exp.Expression) -> exp.Expression:
-        return cast(value, "DOUBLE")
-
     def saturated(self, value: exp.Expression) -> exp.Expression:
         """Within ±1e250, and 0 where a product would vanish: PostgreSQL raises for both."""
         inside = least(greatest(value, literal(-_LARGE)), literal(_LARGE))

@@ -44,12 +44,6 @@ class SqliteDialect:
         """As a double beside a double; whole numbers and texts are compared as they are."""
         return cast(column, "DOUBLE") if isinstance(value, float) else column
 
-    def whole(self, value: exp.Expression) -> exp.Expression:
-        return cast(value, "BIGINT")
-
-    def double(self, value: exp.Expression) -> exp.Expression:
-        return cast(value, "DOUBLE")
-
     def saturated(self, value: exp.Expression) -> exp.Expression:
         """Itself: a product beyond all doubles is infinite."""
         return value

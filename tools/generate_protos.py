@@ -1,4 +1,4 @@
-"""Makes the committed wire code from the `.proto` files: `python -m protos.generate`.
+"""Makes the committed wire code from the `.proto` files: `python -m tools.generate_protos`.
 
 What is committed is what runs, and `--check` fails when the two differ, so nobody has to trust that a
 generated file was made from the text beside it.
@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-SOURCE = Path(__file__).parent
+SOURCE = Path(__file__).resolve().parents[1] / "protos"
 GENERATED = SOURCE / "_generated"
-_INIT = '"""Generated from the .proto files by `python -m protos.generate`; never edited by hand."""\n'
+_INIT = '"""Generated from the .proto files by `python -m tools.generate_protos`; never edited by hand."""\n'
 
 
 def generate() -> dict[str, str]:
@@ -55,14 +55,14 @@ def _fenced(text: str) -> str:
 
 def main() -> int:
     """Write the files, or with `--check` only compare them."""
-    parser = argparse.ArgumentParser(prog="python -m protos.generate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.generate_protos", description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail when the committed code differs")
     check: bool = parser.parse_args().check
     files = generate()
     stale = drift(files)
     if check:
         if stale:
-            print(f"Run python -m protos.generate; these differ: {', '.join(stale)}", file=sys.stderr)
+            print(f"Run python -m tools.generate_protos; these differ: {', '.join(stale)}", file=sys.stderr)
         return 1 if stale else 0
     GENERATED.mkdir(exist_ok=True)
     for name in stale:
