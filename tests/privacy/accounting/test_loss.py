@@ -217,8 +217,8 @@ def test_every_section_that_the_code_cites_exists() -> None:
     """In the proofs beside the code, or in those of the whole."""
     cited_at_all = 0
     for path in PRIVACY.rglob("*.py"):
-        proofs = "".join(found.read_text() for folder in path.parents if (found := folder / "PROOFS.md").exists())
-        headings = re.findall(r"^## (.+)$", proofs, flags=re.MULTILINE)
+        proofs = "\n".join(found.read_text() for folder in path.parents if (found := folder / "PROOFS.md").exists())
+        headings = re.findall(r"^##+ (.+)$", proofs, flags=re.MULTILINE)
         anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
         cited = re.findall(r"(?<![\w/])PROOFS\.md#([\w-]+)", path.read_text())
         cited_at_all += len(cited)
