@@ -22,7 +22,7 @@ from site_agent.reading.sources.files.file_soundness import Reading
 from tests.site_agent.readers.poisoned_sites import differs
 from tests.site_agent.readers.poisoned_tables import Kind, Poison, Table, csv_file, parquet_file, rows
 
-CONTROLS = "".join(chr(place) for place in (*range(1, 32), 127) if chr(place) not in "\t\n\r")
+CONTROLS = "".join(chr(place) for place in (*range(1, 32), 127) if chr(place) not in "\t\n\r\x1a")
 
 
 def _poisoned(folder: Path, kind: str) -> Path:

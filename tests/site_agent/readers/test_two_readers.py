@@ -17,18 +17,18 @@ from sqlglot import exp
 from site_agent.reading.batches import stat_text
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb.connection import locked_database
-from site_agent.reading.sources.files import csv_soundness, file_soundness
-from site_agent.reading.sources.files.csv_soundness import Header, csv_fault, escaped_text, is_utf8
+from site_agent.reading.sources.files import csv_soundness, csv_substitutes, file_soundness
+from site_agent.reading.sources.files.csv_soundness import Header, csv_fault
+from site_agent.reading.sources.files.csv_substitutes import SubstitutedText, is_whole
 from site_agent.reading.sources.files.file_readers import csv_reader, parquet_reader
 from site_agent.reading.sources.files.file_soundness import Reading
 from site_agent.reading.sources.files.thrift_compact import decoded, encoded
 
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
 LETTERS = some.sampled_from(["a", '"', '""', ",", ";", "\n", "\r\n", "\r", " ", "ü", "\x00", "\x1a", "'", "\\", "#"])
+SUBSTITUTE = "\x1a"
 BYTES = [
     b"\x01",
-    b"\x02",
-    b"\x03",
     b"\x80",
     b"\xbf",
     b"\xc3",
@@ -80,44 +80,50 @@ def test_what_passes_as_csv_is_read_as_python_reads_it(
     begin=some.integers(0, 60),
     number=some.integers(0, 60),
 )
-def test_escaping_touches_nothing_but_what_is_no_text(
+def test_one_byte_stands_for_one_that_is_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, begin: int, number: int
 ) -> None:
-    monkeypatch.setattr(csv_soundness, "_BLOCK_BYTES", 7)
+    monkeypatch.setattr(csv_substitutes, "_BLOCK_BYTES", 7)
     path = tmp_path / "a.csv"
     path.write_bytes(content)
-    view = escaped_text(path)
+    view = SubstitutedText(len(content))
     with path.open("rb") as file:
         whole = view.between(file.fileno(), 0, view.size_bytes)
         some_of_it = view.between(file.fileno(), begin, min(begin + number, view.size_bytes))
-    assert len(whole) == view.size_bytes
+    assert len(whole) == len(content)
     assert some_of_it == whole[begin : begin + number]
     letters = content.decode("utf-8", "surrogateescape")
-    assert whole.decode() == "".join(
-        "\x01\x02" if "\udc80" <= letter <= "\udcff" else "\x01\x03" if letter == "\x01" else letter
-        for letter in letters
-    )
-    assert ("\x01\x02" in whole.decode()) is not is_utf8(path)
+    assert whole.decode() == "".join(SUBSTITUTE if "\udc80" <= letter <= "\udcff" else letter for letter in letters)
+    assert (SUBSTITUTE.encode() in whole) is not is_whole(path)
 
 
-@pytest.mark.parametrize("poison", [b"\xff", b"\x01\xff", b"\xff\x02", b"\xe2\x82"])
+def _csv_fields(path: Path) -> list[tuple[str | None, ...]]:
+    """The fields of a file with two columns, read as it is or mended."""
+    reading = file_soundness._csv(str(path), stat_text([path]), Header(("h0", "h1"), ","))
+    mended = [reading.mended] if reading.mended is not None else []
+    file = csv_reader([file.name for file in mended] or [str(path)], ",", 2)
+    rows = exp.select(*(reading.values or "*")).from_(file).sql(dialect="duckdb")
+    with locked_database([str(path)], Limits(), mended=mended) as connection:
+        return connection.execute(rows).fetchall()
+
+
+@pytest.mark.parametrize("poison", [b"\xff", b"\x01\xff", b"\xff\x02", b"\xe2\x82", b"a\x1a"])
 def test_a_field_is_absent_for_its_own_bytes_alone(tmp_path: Path, poison: bytes) -> None:
-    fields = [
-        b"a\x01b",
-        b"\x01\x02",
-        b"\x01\x03",
-        b"\x01",
-        b"\x02\x01",
-        *(bytes([place]) for place in range(1, 9)),
-        b"\x7f",
-    ]
+    fields = [b"a\x01b", b"\x01\x02", "ü\x7f€".encode(), *(bytes([place]) for place in (*range(1, 9), 127))]
     (tmp_path / "a.csv").write_bytes(b"h0,h1\n" + b"".join(b"%s,%s\n" % (field, poison) for field in fields))
-    reading = file_soundness._csv(str(tmp_path / "a.csv"), stat_text([tmp_path / "a.csv"]), Header(("h0", "h1"), ","))
-    assert reading.mended is not None
-    with locked_database((), Limits(), mended=[reading.mended]) as connection:
-        rows = exp.select(*reading.values).from_(csv_reader((reading.mended.name,), ",", 2))
-        found = connection.execute(rows.sql(dialect="duckdb")).fetchall()
-    assert found == [(field.decode(), None) for field in fields]
+    assert _csv_fields(tmp_path / "a.csv") == [(field.decode(), None) for field in fields]
+
+
+@pytest.mark.parametrize("letter", ["x", "\x01", "\x1a", "ü"])
+@pytest.mark.parametrize("size_bytes", [1_500_000, 2_000_100])
+def test_no_other_record_is_left_out_because_a_file_is_mended(tmp_path: Path, letter: str, size_bytes: int) -> None:
+    longest = letter.encode() * (size_bytes // len(letter.encode()))
+    found = []
+    for other in (b"b", b"b\xff"):
+        (tmp_path / "a.csv").write_bytes(b"h0,h1\na,a\nb,%s\nc,%s\nd,d\n" % (longest, other))
+        found.append([fields for fields in _csv_fields(tmp_path / "a.csv") if fields[0] != "c"])
+    assert found[0] == found[1]
+    assert [fields[0] for fields in found[0]] == (["a", "b", "d"] if size_bytes < 2_000_000 else ["a", "d"])
 
 
 COLUMNS = {

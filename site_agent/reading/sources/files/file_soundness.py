@@ -21,7 +21,8 @@ from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb.columns import TEXT, accepts_key
 from site_agent.reading.sources.duckdb.connection import locked_database
 from site_agent.reading.sources.duckdb.mended_files import MendedFile
-from site_agent.reading.sources.files.csv_soundness import Header, csv_fault, escaped_text, is_utf8, unescaped
+from site_agent.reading.sources.files.csv_soundness import Header, csv_fault
+from site_agent.reading.sources.files.csv_substitutes import SubstitutedText, is_whole, whole_field
 from site_agent.reading.sources.files.file_readers import described, literal_path, parquet_reader
 from site_agent.reading.sources.files.parquet_footer import read_footer
 from site_agent.reading.sources.files.parquet_values import can_fail, decoded_value, in_range
@@ -187,10 +188,10 @@ def _csv(path: str, state: str, header: Header) -> Reading:
     try:
         if fault := csv_fault(file, header.delimiter):
             return Reading(fault)
-        if is_utf8(file):
+        if is_whole(file):
             return Reading()
-        mended = MendedFile(path, state, escaped_text(file))
+        mended = MendedFile(path, state, SubstitutedText(file.stat().st_size))
     except OSError:
         return Reading("it cannot be read")
     fields = (f"f{place}" for place in range(len(header.names)))
-    return Reading(mended=mended, values=tuple(named(unescaped(name), name) for name in fields))
+    return Reading(mended=mended, values=tuple(named(whole_field(name), name) for name in fields))
