@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from site_agent.reading.sources.files import csv_soundness
 from tests.site_agent.sources.tables import dataset, form, study, totals
 from wardround.federation.errors import SchemaRefused, SourceAway
 from wardround.federation.question.cohort import Comparison, IsNull, Operator
@@ -146,3 +147,34 @@ def test_text_in_typed_columns_is_absent_or_its_value(tmp_path: Path) -> None:
     assert ask(Query("visits", count, None, (Grouping("t"),))) == [1.0, 5.0]
     assert ask(Query("visits", count, IsNull("d"))) == [4.0]
     assert ask(Query("visits", count, Comparison("d", Operator.GREATER_OR_EQUAL, "2024-01-31"))) == [4.0]
+
+
+def _long_field(size_bytes: int) -> bytes:
+    """A field in quotation marks, with a comma and a doubled mark again and again."""
+    return b'"' + b'x,""' * (size_bytes // 4) + b'"'
+
+
+def test_no_field_is_so_long_that_others_are_lost_behind_it(tmp_path: Path) -> None:
+    # DuckDB found nothing behind one of 64 million bytes.
+    longest = csv_soundness._LONGEST_FIELD_BYTES
+    assert read(tmp_path, HEAD + b"a,1," + _long_field(longest - 8) + b"\nb,2,y\n") == (1, 2)
+    with pytest.raises(SourceAway) as away:
+        read(tmp_path, HEAD + b"a,1," + _long_field(longest + 8) + b"\nb,2,y\n")
+    assert "a field in quotation marks that ends in line 2 is too long" in str(away.value.private)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 2, 3, 5, 8, 2**24])
+def test_a_field_is_measured_from_its_own_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
+    monkeypatch.setattr(csv_soundness, "_LONGEST_FIELD_BYTES", 9)
+    monkeypatch.setattr(csv_soundness, "_CHUNK_BYTES", chunk_bytes)
+    path = tmp_path / "a.csv"
+    for lines, fault in (
+        (b'a,b\n"","12345678"\nlong without,"""a""6"\n', ""),
+        (b'a,b\n"","123456789"\n', "a field in quotation marks that ends in line 2 is too long"),
+        (b'a,b\n"","""""1234"""\n', "a field in quotation marks that ends in line 2 is too long"),
+        (b'a,b\n"123\n45678",""\n', "a field in quotation marks that ends in line 3 is too long"),
+    ):
+        path.write_bytes(lines)
+        assert csv_soundness.csv_fault(path, ",") == fault

@@ -1,8 +1,9 @@
 """Whether a CSV file is CSV, found by one look at its bytes before any question; and its header.
 
 A quotation mark that is never closed, or that stands where none may, lets one record hide or change others, and
-readers disagree about what it means. So does a line that ends as no other line of the file does. Such a file is not
-read at all. What a field holds never makes a file unsound: text that is not UTF-8 is absent (`csv_substitutes`).
+readers disagree about what it means. So does a line that ends as no other line of the file does, and behind a field in
+quotation marks that is longer than its buffer DuckDB finds no record. Such a file is not read at all. What a field
+holds never makes a file unsound: text that is not UTF-8 is absent (`csv_substitutes`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _CHUNK_BYTES = 2**24
+_LONGEST_FIELD_BYTES = 2**25
+"""About half of the buffer."""
+
 _QUOTE, _CR, _LF = 0x22, 0x0D, 0x0A
 _MARK_ORDER = "\ufeff".encode()
 
@@ -40,6 +44,8 @@ class _Scan:
         self._quotes = 0
         self._lines = 1
         self._opened_at = 1
+        self._place = 0
+        self._field_begins = 0
         self._ends_with_cr: bool | None = None
 
     def fault(self) -> str:
@@ -47,6 +53,7 @@ class _Scan:
             if found := self._fault_in(before, chunk, after):
                 return found
             self._lines += int(np.count_nonzero(chunk == (_CR if self._ends_with_cr else _LF)))
+            self._place += chunk.size
         return f"the quotation mark in line {self._opened_at} is never closed" if self._quotes % 2 else ""
 
     def _fault_in(self, before: int, chunk: Bytes, after: int) -> str:
@@ -62,12 +69,24 @@ class _Scan:
                 wrong = int(np.argmin(fine))
                 what = "stands inside a field" if opening[wrong] else "is followed by more text"
                 return f"a quotation mark in line {self._line_of(chunk, int(places[wrong]))} {what}"
+            if (ends_long := self._ends_long(around, places, opening)) >= 0:
+                return f"a field in quotation marks that ends in line {self._line_of(chunk, ends_long)} is too long"
             self._quotes += places.size
             if self._quotes % 2:
                 self._opened_at = self._line_of(chunk, int(places[-1]))
         if ends >= 0:
             return f"line {self._line_of(chunk, ends)} ends otherwise than the first one"
         return ""
+
+    def _ends_long(self, around: NDArray[np.int16], places: NDArray[np.intp], opening: NDArray[np.bool_]) -> int:
+        """Where a field in quotation marks ends that is too long, or -1; a doubled mark neither begins nor ends one."""
+        begins = places[opening & (around[places] != _QUOTE)] + self._place
+        ends = places[~opening & (around[places + 2] != _QUOTE)]
+        begins = np.concatenate([[self._field_begins], begins])
+        self._field_begins = int(begins[-1])
+        sizes = ends + self._place - begins[np.searchsorted(begins, ends + self._place) - 1]
+        long = ends[sizes > _LONGEST_FIELD_BYTES]
+        return int(long[0]) if long.size else -1
 
     def _ends(self, chunk: Bytes, places: NDArray[np.intp], after: int) -> int:
         """Where a line ends otherwise than the first one did, or -1; what stands in quotation marks ends no line."""
