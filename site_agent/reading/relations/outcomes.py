@@ -74,6 +74,7 @@ class QueryRows:
 def outcome_of(select: exp.Select, scope: Scope, *, rowwise: bool, reads: bool) -> QueryRows:
     """The columns of a SELECT whose names are resolved."""
     columns: list[tuple[str, Tie]] = []
+    keys: list[exp.Expr] = []
     is_open = False
     for term in select.expressions:
         if term.is_star:
@@ -83,11 +84,16 @@ def outcome_of(select: exp.Select, scope: Scope, *, rowwise: bool, reads: bool) 
         else:
             alias = term.args["alias"] if isinstance(term, exp.Alias) else None
             named = term.this if isinstance(term, exp.Column) else alias
-            columns.append(("" if named is None else scope.folding.of(named), tie_of(term.unalias(), scope)))
+            tie = tie_of(term.unalias(), scope)
+            columns.append(("" if named is None else scope.folding.of(named), tie))
+            keys += [term] if tie is Tie.KEY else []
     names = [name for name, _ in columns]
     for name, tie in columns:
         if tie is Tie.KEY and names.count(name) > 1:
             raise Unclear(f"must not have two columns called {name!r}")
+    if is_open:
+        # A table's own column may be called as the key is here; of two with one name databases take the first.
+        select.set("expressions", [*keys, *(term for term in select.expressions if term not in keys)])
     return QueryRows(bool(scope.patients), tuple(columns), is_open, rowwise, reads)
 
 

@@ -198,8 +198,23 @@ def _check_results(node: exp.Expr) -> None:
             "must not mix a text with an aggregate, a window or a query in one CASE or coalesce(): name it in a "
             "query of its own in WITH first"
         )
-    if len(kinds) > 1:
-        raise Unclear("must not mix an aggregate, a window or a query with columns in one CASE or coalesce(): use WITH")
+    for found in results:
+        if isinstance(found, exp.Literal) and not found.is_string and not found.is_int:
+            # DuckDB would make whole numbers decimals with its digits, and fails where there is no room for them.
+            found.replace(exp.TryCast(this=found.copy(), to=exp.DataType.build("DOUBLE")))
+    made = {_made_of(found) for found in results if type(found) in kinds}
+    if len(kinds) > 1 or (len(made) > 1 and not kinds <= {*_FRACTIONS, *_WHOLE}):
+        raise Unclear(
+            "must not mix an aggregate, a window or a query with another one or with columns in one CASE or "
+            "coalesce(): use WITH"
+        )
+
+
+def _made_of(node: exp.Expr | None) -> exp.Expr | None:
+    """The column or calculation of which an aggregate or a window has the type."""
+    while isinstance(node, exp.Window | exp.Filter | exp.AggFunc | exp.Distinct):
+        node = node.this if node.this is not None else next(iter(node.expressions), None)
+    return node
 
 
 def _try(node: exp.Expr) -> None:

@@ -31,6 +31,7 @@ _RANGES = {
     exp.DType.BIGINT: 2**63,
 }
 _BEGINS = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_OF_OUR_YEARS = f"{_BEGINS}[^B]*$"
 _MOST_DAYS = 1_000_000
 _SPANS = {"YEAR": 3, "MONTH": 4, "WEEK": 5, "DAY": 5, "HOUR": 5, "MINUTE": 5, "SECOND": 5}
 """How many digits an interval of each unit may have, so that no day leaves PostgreSQL's calendar."""
@@ -92,11 +93,17 @@ class _Rewriting:
         if isinstance(node, _SAME_KIND):
             found = [kind_of(child) for child in node.iter_expressions() if child.arg_key not in _BESIDE]
             return max(found, key=_CERTAIN.index, default=_UNKNOWN)
+        self._of_unknown_kind(node)
+        return _UNKNOWN
+
+    def _of_unknown_kind(self, node: exp.Expr) -> None:
         if isinstance(node, exp.Like | exp.ILike):
             _check_pattern(node)
         elif isinstance(node, _CUT):
             _check_places(node)
-        return _UNKNOWN
+        elif isinstance(node, exp.TimestampTrunc):
+            # A day is made a moment first, and days go further.
+            node.replace(_when(_matches(node.this, _OF_OUR_YEARS), node.copy()))
 
     def _calculation(self, node: exp.Expr, left: str, right: str) -> str:
         match node:
@@ -176,6 +183,10 @@ def _valid(node: exp.Expr, kind: str) -> exp.Expr:
     return exp.Anonymous(this="pg_input_is_valid", expressions=[_text(node.copy()), exp.Literal.string(kind)])
 
 
+def _matches(node: exp.Expr, pattern: str) -> exp.Expr:
+    return exp.RegexpLike(this=_text(node.copy()), expression=exp.Literal.string(pattern))
+
+
 def _when(condition: exp.Expr, value: exp.Expr) -> exp.Case:
     return exp.Case(ifs=[exp.If(this=condition, true=value)])
 
@@ -201,7 +212,7 @@ def _cast(node: exp.Cast) -> str:
         node.replace(_when(within, exp.Cast(this=number.copy(), to=to.copy())))
         return _COUNT
     if to.this in {exp.DType.DATE, exp.DType.TIMESTAMP}:
-        begins = exp.RegexpLike(this=_text(value.copy()), expression=exp.Literal.string(_BEGINS))
+        begins = _matches(value, _BEGINS)
         node.replace(_when(exp.and_(begins, _valid(value, written)), exp.Cast(this=_text(value.copy()), to=to.copy())))
         return _DAY if to.this is exp.DType.DATE else _MOMENT
     if to.this is exp.DType.DECIMAL:

@@ -37,6 +37,8 @@ HONEST = (
     Case("SELECT patient_id, CAST(note AS INTEGER) AS age FROM visits WHERE note LIKE '1%' OR note NOT LIKE '%x'"),
     Case("SELECT patient_id, CAST(sbp AS DOUBLE PRECISION) / 10 AS kpa, round(sbp) AS sbp FROM visits", TYPED),
     Case("SELECT patient_id, n % age AS rest, abs(n) AS size, length(note) AS letters FROM visits"),
+    Case("SELECT patient_id, coalesce(max(n), 0.1234567890123456789012345678) AS a FROM visits GROUP BY patient_id"),
+    Case("SELECT patient_id, date_trunc('week', seen) AS m, date_trunc('year', CAST(seen AS TIMESTAMP)) AS y FROM visits", TYPED),
     Case("SELECT patient_id, n * n AS square, n + n AS two FROM visits", ("duckdb", "sqlite")),
     Case("SELECT patient_id, CAST(n AS NUMERIC) * n * n AS cube, sqrt(n) AS root, ln(n) AS log FROM visits", POSTGRES),
     Case("SELECT dx AS ward, patient_id FROM visits WHERE NOT (age < 18 OR age IS NULL)"),
@@ -243,6 +245,18 @@ FAILING = (
     Case("SELECT patient_id, date_trunc('nonsense', seen) AS a FROM visits", TYPED),
     Case("SELECT patient_id, nth_value(age, 0) OVER (PARTITION BY patient_id) AS a FROM visits"),
     Case("SELECT patient_id, lag(age, 1, 'x') OVER (PARTITION BY patient_id) AS a FROM visits", DUCKDB),
+    Case(
+        "SELECT patient_id, coalesce(max(CAST(note AS TIMESTAMP)), max(seen)) AS a FROM visits GROUP BY patient_id",
+        DUCKDB,
+    ),
+    Case(
+        "SELECT patient_id, coalesce(lag(CAST(note AS TIMESTAMP)) OVER (PARTITION BY patient_id ORDER BY n), lag(seen) OVER (PARTITION BY patient_id ORDER BY n)) AS a FROM visits",
+        DUCKDB,
+    ),
+    Case(
+        "SELECT patient_id, CASE WHEN count(*) > 1 THEN max(n) ELSE max(sbp) END AS a FROM visits GROUP BY patient_id",
+        DUCKDB,
+    ),
     Case("SELECT patient_id, coalesce(max(age), 'x') AS a FROM visits GROUP BY patient_id", DUCKDB),
     Case("SELECT patient_id, date(seen, note) AS a FROM visits", SQLITE),
     Case("SELECT patient_id, (SELECT l.value FROM labs l WHERE l.patient_id = v.patient_id) AS a FROM visits v"),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlglot import exp
 
+from site_agent.reading.dataset import Declared
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.relations import ownership
 from site_agent.reading.relations.hospital_select import placed, relation_query
@@ -34,7 +35,8 @@ TYPES = {
     "note": "TEXT", "n": "BIGINT", "code": "TEXT", "value": "INTEGER", "taken": "DATE", "born": "DATE", "sex": "TEXT",
     "name": "TEXT", "weight": "INTEGER",
 }  # fmt: skip
-FAR = {"duckdb": "290000-01-01", "sqlite": "290000-01-01", "postgres": "290000-01-01"}
+# Of days there are more than of moments.
+FAR = {"duckdb": "5000000-01-01", "sqlite": "290000-01-01", "postgres": "5000000-01-01"}
 MOST, LEAST = 2**63 - 1, -(2**63)
 CODES: list[Row] = [("E11", "diabetes", 50), ("I10", "E11", 10), ("I10", "pressure", 70), (None, "none", None)]
 # Twins, ties, absent and extreme values, texts that are nearly numbers and days, keys that differ by a capital.
@@ -189,6 +191,22 @@ def test_an_honest_relation_gives_each_patient_the_same_rows_whoever_else_is_the
             for place, left_out in enumerate(WORLDS[1:], start=1):
                 others = {key: rows for key, rows in whole.items() if key != left_out}
                 assert by_patient(run(query, place)) == others, (case.text, left_out)
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "sqlite"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT v.*, n AS patient_id FROM visits AS v",
+        "SELECT n AS patient_id, v.* FROM visits AS v",
+        "WITH q AS (SELECT v.*, n AS patient_id FROM visits v) SELECT patient_id, max(age) FROM q GROUP BY patient_id",
+    ],
+)
+def test_a_key_beside_a_star_is_the_one_that_was_named(dialect: str, text: str) -> None:
+    query = accepted(Case(text, declared=Declared(keys=("n",))), dialect)
+    with DATABASES[dialect]() as run:
+        found = by_patient(run(query, 0))
+    assert {str(key) for key in found} == {str(n) for rows in VISITS.values() for *_, n in rows if n is not None}
 
 
 @pytest.mark.parametrize("dialect", EVERY)
