@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from protos.words import stored_task
@@ -19,8 +19,9 @@ from site_agent.answering.pipeline import request_text
 from site_agent.serving.folder import open_folder
 from site_agent.serving.serve import open_ledger
 from site_agent.store.requests import Request
-from wardround.federation.errors import FederationError, Mistaken
+from wardround.federation.errors import FederationError, MalformedMessage, Mistaken
 from wardround.federation.plan.plan import form_of, planned
+from wardround.federation.plan.task import SignedTask
 from wardround.federation.study.study import Study
 from wardround.privacy.budget.filter import epsilon_charged
 
@@ -63,7 +64,6 @@ def askings(path: Path) -> list[PlanOnHold]:
     folder = open_folder(path)
     study, policy = folder.study(), folder.configuration().policy
     with open_ledger(path) as ledger:
-        ledger.rewrite_messages(stored_task)
         return [_asking(request, study, policy) for request in ledger.requests()]
 
 
@@ -84,9 +84,17 @@ def named(requests: Sequence[Request], beginning: str, *, see: str) -> str:
     return meant[0]
 
 
+def _signed(request: Request) -> SignedTask:
+    """The task as it is, or as an agent of an earlier version stored it, which may serve still and reads its own."""
+    try:
+        return request.signed()
+    except MalformedMessage:
+        return replace(request, task=stored_task(request.task).content).signed()
+
+
 def _asking(request: Request, study: Study, policy: Policy) -> PlanOnHold:
     try:
-        plan = request.signed().task.plan
+        plan = _signed(request).task.plan
         found = planned(plan, form_of(plan, study), study)
         epsilon = epsilon_charged(found.charge.cost, delta=policy.cap.delta)
         return PlanOnHold(request, epsilon, request_text(plan, found.layout, epsilon))
