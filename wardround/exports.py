@@ -3,8 +3,6 @@
 A name is loaded when it is first used, so that whoever imports the package for something else loads nothing of it.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import sys

@@ -35,12 +35,10 @@ class RoundLines:
         self._lines = ProgressLines(sys.stderr)
 
     def begin(self, each: RoundNotice) -> None:
-        """Name the round and begin its lines anew."""
         note(f"round {each.number} of {each.rounds}: {each.title}")
         self._lines = ProgressLines(sys.stderr)
 
     def show(self, progress: Progress) -> None:
-        """Show the state of every site that changed."""
         self._lines.show(progress)
 
 

@@ -1,7 +1,5 @@
 """`wardround audit`: does this installation leak no more than it says?"""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

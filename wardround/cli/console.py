@@ -5,8 +5,6 @@ whatever it quotes. On a terminal a line that is too long goes on below, indente
 was begun by us, so nobody's words can be taken for a line of ours.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -114,7 +112,6 @@ class OneLine(logging.Formatter):
     """A record in one line, its traceback too, so that nothing it quotes can begin another one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as it is written."""
         return laid_out(super().format(record), sys.stderr)
 
 
@@ -135,7 +132,6 @@ class ProgressLines:
         self._stream.flush()
 
     def show(self, progress: Progress) -> None:
-        """Show the state of every site that changed."""
         changed = [(site, state) for site, state in progress.sites if self._shown.get(site) is not state]
         if not changed:
             return

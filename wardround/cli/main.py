@@ -1,7 +1,5 @@
 """The door: one command, each role loaded only when it is asked for."""
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

@@ -3,8 +3,6 @@
 Both only compute: they read no study, no ledger and no patient.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Annotated
@@ -82,8 +80,7 @@ def calibrate(
         float, typer.Option("--sensitivity", metavar="S", help="How far one patient moves an answer.")
     ] = 1.0,
     standard_error: Annotated[
-        float | None,
-        typer.Option("--standard-error", metavar="SE", help="Instead of ε: the noise wanted; ε is found."),
+        float | None, typer.Option("--standard-error", metavar="SE", help="Instead of ε: the noise wanted; ε is found.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -29,8 +29,7 @@ def study() -> None:
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="study.toml.")],
     patients: Annotated[
-        int | None,
-        typer.Option("--patients", metavar="N", min=1, help="How many patients all sites declare together."),
+        int | None, typer.Option("--patients", metavar="N", min=1, help="How many patients all sites declare together.")
     ] = None,
     sites: Annotated[int | None, typer.Option("--sites", metavar="S", min=1, help="How many sites answer.")] = None,
     as_json: AsJson = False,

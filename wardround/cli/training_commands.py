@@ -40,7 +40,6 @@ class TrainingLines:
         self._timer: threading.Timer | None = None
 
     def begin(self, each: TrainingRound) -> None:
-        """Name the round and begin its lines anew."""
         left = f"ε = {each.remaining.epsilon:.4g} is left"
         self.close()
         with self._lock:
@@ -97,8 +96,7 @@ def train(
     request: Annotated[Path, typer.Argument(metavar="request.toml", help="What to train: kind, target, features, ε.")],
     profile: Profile,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Keep the model in DIR (default: models/ and its id)."),
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the model in DIR (default: models/ and its id).")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show stages, noise and charge; spend nothing.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Train anew, and pay anew.")] = False,

@@ -5,8 +5,6 @@ The coordinator, every site's pipeline and every ledger are the production ones.
 wants to compare with known answers, the noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +37,9 @@ class DirectLink:
     site: str
 
     def claim(self, *, wait_seconds: float) -> SignedTask | None:
-        """The next task; nobody waits in a simulation."""
         return self.coordinator.claim(self.site, wait_seconds=wait_seconds)
 
     def submit(self, submission: Submission) -> Entry | None:
-        """Hand over an answer."""
         return self.coordinator.submit(self.site, submission)
 
     def upkeep(self) -> None:
@@ -71,7 +67,6 @@ class DirectAnalystLink:
         return self.coordinator.preview(self.analyst, request)
 
     def sites(self) -> tuple[str, ...]:
-        """Who would be asked now."""
         return self.coordinator.sites(self.analyst)
 
     def budget(self) -> BudgetReport:
@@ -157,7 +152,6 @@ class SimulatedFederation:
         return any(worked)
 
     def close(self) -> None:
-        """Close every ledger, and end every process."""
         self.coordinator.close()
         for agent in self.agents.values():
             agent.ledger.close()

@@ -4,8 +4,6 @@ No flag and no environment variable reaches this module from a production path; 
 test can pass these where a site agent would pass `SecureNoise`.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np
@@ -57,7 +55,6 @@ class SeededNoise:
         return np.rint(drawn).astype(np.int64)
 
     def select(self, keys: KeyCounts, fact: SelectionFact) -> dict[str, int]:
-        """The keys that pass with such noise; not private."""
         return passing(keys, fact, self.draw(fact.law, len(keys.counts)))
 
     def choose(self, scores: Scores, fact: ChoiceFact) -> int:

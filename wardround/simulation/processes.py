@@ -6,8 +6,6 @@ coordinator takes the last ones in, so that neither waits for the other. What a 
 writes, is the same as in one process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import pickle
@@ -252,13 +250,11 @@ class _WindowLink:
     site: str
 
     def claim(self, *, wait_seconds: float) -> SignedTask | None:
-        """The next task; nobody waits in a simulation."""
         del wait_seconds
         self.window.begin(wanted=(self.site,))
         return self.window.end().tasks[0]
 
     def submit(self, submission: Submission) -> Entry | None:
-        """Hand over an answer."""
         self.window.begin(answers=((self.site, submission),))
         return self.window.end().receipts[0]
 

@@ -4,8 +4,6 @@ Each run is a federation of its own with a full budget, so that repeated runs sh
 how a budget ends.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,11 +46,7 @@ def run_trials(
     for _ in range(repeat):
         with trial_federation(study, found, noiseless=trial.noiseless, trusted_total=trial.trusted_total) as federation:
             yield federation.client.ask(
-                trial.sql,
-                epsilon=trial.epsilon,
-                delta=trial.delta,
-                search=trial.search,
-                on_progress=on_progress,
+                trial.sql, epsilon=trial.epsilon, delta=trial.delta, search=trial.search, on_progress=on_progress
             )
 
 

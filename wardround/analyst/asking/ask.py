@@ -4,8 +4,6 @@ Before the first round that is not yet paid, the whole of what is still to pay m
 that would end in the middle is never begun.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 
@@ -39,7 +37,6 @@ class Terms:
         return privacy_target(self.epsilon, self.delta, study)
 
     def of_a_round(self, course: MultiRoundQuestion, study: Study) -> float | None:
-        """The ε of one round."""
         if course.rounds == 1:
             return self.epsilon
         target = self.target(study)

@@ -4,8 +4,6 @@ A course says what to ask next from what was answered so far, and nothing else: 
 with a plan of its own, so a course that was interrupted goes on when it is asked again, and pays for nothing twice.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +72,6 @@ class OneRound:
         return self.whole
 
     def estimates(self, answers: Sequence[Answer]) -> tuple[Estimate, ...]:
-        """Those of its answer."""
         return answers[-1].estimates
 
     def note(self, answers: Sequence[Answer]) -> str:  # noqa: ARG002
@@ -92,12 +89,10 @@ class KeysFirst:
 
     @property
     def rounds(self) -> int:
-        """Two: keys, then the question."""
         return 2
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """The selection, and the question."""
         return f"KEYS({self.column})", f"the question, with the keys of {self.column} that were released"
 
     def question(self, answers: Sequence[Answer]) -> Typed | None:
@@ -120,7 +115,6 @@ class KeysFirst:
         return answers[1].estimates if len(answers) == self.rounds else ()
 
     def note(self, answers: Sequence[Answer]) -> str:
-        """How many keys there were."""
         keys = len(self._keys(answers))
         if not keys:
             return f"No value of {self.column} is held by enough patients to be shown, so there is nothing to group by."
@@ -147,7 +141,6 @@ class Search:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """A share below some value, again and again."""
         return (f"SHARE_BELOW({self._quantile.column}, …)",) * self.rounds
 
     @property
@@ -190,7 +183,6 @@ class Search:
         )
 
     def note(self, answers: Sequence[Answer]) -> str:
-        """How it was found."""
         return f"Found by noisy binary search in {len(answers)} rounds; the interval is what no round excludes."
 
     def _shares(self, answers: Sequence[Answer]) -> list[search.ReleasedShare]:

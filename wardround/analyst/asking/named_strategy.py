@@ -3,8 +3,6 @@
 Combining is done on numbers that were released already, so it costs nothing, whatever the strategy does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

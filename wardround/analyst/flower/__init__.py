@@ -3,8 +3,6 @@
 Nothing is told to anybody: Flower's own reports about its use are switched off before any of it is loaded.
 """
 
-from __future__ import annotations
-
 import os
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"

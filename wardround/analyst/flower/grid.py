@@ -6,8 +6,6 @@ training does not depend on what an app does. Replies are in the order of the si
 again takes the very same steps and pays nothing.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -88,7 +86,6 @@ class WardroundGrid(Grid):
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """A message to one site."""
         return addressed(content, message_type, dst_node_id, group=group_id, ttl=ttl)
 
     def get_node_ids(self) -> Iterable[int]:

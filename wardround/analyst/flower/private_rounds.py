@@ -4,8 +4,6 @@ The rounds are the ones the request has, no more: whoever combines may do with t
 cannot ask for one that was not agreed on and paid for before the first.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time
@@ -85,7 +83,6 @@ class PrivateRounds:
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Everybody who is asked."""
         return tuple(sorted(self.beginning.preview.sites))
 
     @property
@@ -96,7 +93,6 @@ class PrivateRounds:
 
     @property
     def size(self) -> int:
-        """How many numbers the model has."""
         model = self.beginning.outline.training.model
         return weights_of(model, len(inputs_of(model, self._study)[0]))
 

@@ -55,18 +55,7 @@ Option = float | int
 
 _KNOWN: dict[str, type[FedAvg]] = {
     each.__name__.lower(): each
-    for each in (
-        Bulyan,
-        FedAdagrad,
-        FedAdam,
-        FedAvg,
-        FedAvgM,
-        FedMedian,
-        FedTrimmedAvg,
-        FedYogi,
-        Krum,
-        MultiKrum,
-    )
+    for each in (Bulyan, FedAdagrad, FedAdam, FedAvg, FedAvgM, FedMedian, FedTrimmedAvg, FedYogi, Krum, MultiKrum)
 }
 # What a strategy asks of a runtime. Here every site takes part in every round.
 _OF_A_RUNTIME = re.compile(r"fraction_|min_\w+_nodes|\w+_key$|\w+_fn$|selection_rule|self")

@@ -4,8 +4,6 @@ Every call may be repeated under its key, so a coordinator that restarts in the 
 some seconds and nothing else.
 """
 
-from __future__ import annotations
-
 import datetime
 import time
 from collections.abc import Callable
@@ -73,9 +71,7 @@ class GrpcAnalystLink:
 
     def __init__(self, profile: AnalystProfile, *, persistence: Persistence | None = None) -> None:
         keys = TlsKeys(
-            key=profile.key.encode(),
-            certificate=profile.certificate.encode(),
-            authority=profile.authority.encode(),
+            key=profile.key.encode(), certificate=profile.certificate.encode(), authority=profile.authority.encode()
         )
         self._profile = profile
         self._channel = channel(profile.address, keys)
@@ -88,15 +84,12 @@ class GrpcAnalystLink:
         return self._call(lambda: self._calls.ask(request))
 
     def watch(self, plan_id: str, *, seen: int, wait_seconds: float) -> Progress | Answer:
-        """The answer, or the progress once it differs from `seen`."""
         return self._call(lambda: self._calls.watch(plan_id, seen=seen, wait_seconds=wait_seconds))
 
     def preview(self, request: AskRequest) -> Preview:
-        """What the question would cost."""
         return self._call(lambda: self._calls.preview(request))
 
     def sites(self) -> tuple[str, ...]:
-        """The sites that would be asked now."""
         return self._call(self._calls.sites)
 
     def budget(self) -> BudgetReport:

@@ -3,8 +3,6 @@
 JSON knows no infinity, so a number that is not finite is null.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 from collections.abc import Sequence
@@ -61,10 +59,7 @@ def answer_document(answer: Answer, extras: AnswerExtras | None = None) -> dict[
     if more.plan_ids:
         document["plan_ids"] = list(more.plan_ids)
     if more.gap is not None:
-        document["gap"] = {
-            "value": finite(more.gap.value),
-            "standard_error": finite(more.gap.standard_error),
-        }
+        document["gap"] = {"value": finite(more.gap.value), "standard_error": finite(more.gap.standard_error)}
     if more.shares:
         document["shares"] = [{"aggregate": label, "share": share} for label, share in more.shares]
     return document
@@ -121,11 +116,7 @@ def budget_document(report: BudgetReport, study: Study) -> dict[str, Json]:
         ],
     }
     if (patient := patient_level(report, study)) is not None:
-        document["patient_level"] = {
-            "events": patient.events,
-            "spent": _loss(patient.spent),
-            "cap": _loss(patient.cap),
-        }
+        document["patient_level"] = {"events": patient.events, "spent": _loss(patient.spent), "cap": _loss(patient.cap)}
     return document
 
 

@@ -1,7 +1,5 @@
 """Numbers as a person reads them: rounded to what the error supports, in columns, as text or HTML."""
 
-from __future__ import annotations
-
 import datetime
 import html
 import math

@@ -4,8 +4,6 @@ A part says what is added up as two attributes and data: what a unit's rows beco
 handed in (`Sums`), and what makes the cells. A source looks at nothing else; which statistic asked is not its business.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from enum import StrEnum
@@ -88,7 +86,6 @@ class Part:
 
     @property
     def codes(self) -> Coding:
-        """The codes of a part that counts them."""
         if self.coding is None:
             raise InvariantBroken(private="a part of codes has none")
         return self.coding
@@ -123,7 +120,6 @@ class Frame:
 
     @property
     def rows(self) -> int:
-        """How many rows of a unit count."""
         # Under event adjacency no per-patient cap applies: one event is one row in one group.
         return self.table.max_rows_per_unit if self.unit is Unit.PATIENT else 1
 
@@ -139,7 +135,6 @@ class Frame:
 
     @property
     def count_grid(self) -> Fraction:
-        """The grid of a count."""
         return GAUSSIAN_COUNT_GRID if self.mechanism is Mechanism.DISCRETE_GAUSSIAN else Fraction(1)
 
     @property

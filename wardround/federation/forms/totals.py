@@ -103,7 +103,6 @@ class TotalNoise:
         return critical_value(smooth, terms=draws * self.laplaces, confidence=1.0 - 2.0 * chance)
 
     def scaled(self, factor: float) -> TotalNoise:
-        """The same noise in another unit."""
         return TotalNoise(self.deviation * factor, self.critical, self.laplaces)
 
 
@@ -168,7 +167,6 @@ class Estimated:
     ends: tuple[float, float]
 
     def scaled(self, factor: float, *, shift: float = 0.0) -> Estimated:
-        """The same in another unit."""
         ends = (shift + factor * self.ends[0], shift + factor * self.ends[1])
         return Estimated(shift + factor * self.value, factor * self.error, ends)
 
@@ -181,7 +179,6 @@ class Unknown:
     ends: tuple[float, float]
 
     def scaled(self, factor: float, *, shift: float = 0.0) -> Unknown:
-        """The same in another unit."""
         return Unknown(self.reason, (shift + factor * self.ends[0], shift + factor * self.ends[1]))
 
 

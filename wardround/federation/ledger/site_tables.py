@@ -4,8 +4,6 @@ The database repeats the rules of the code: no release without a charge, one rel
 what was charged, and nothing that left is ever changed.
 """
 
-from __future__ import annotations
-
 from wardround.federation.ledger import accounts, chain
 
 _OWN = """

@@ -4,8 +4,6 @@ What `transaction` returned from is on the disk. When a write fails for any othe
 say what is on the disk: the database refuses all further use, and the process must stop and decide from disk.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -157,7 +155,6 @@ class Database:
             raise _fault(error) from None
 
     def close(self) -> None:
-        """Close every thread's connection."""
         with self._guard:
             for handle in tuple(self._handles):
                 if self._keeping is Durability.MEMORY:

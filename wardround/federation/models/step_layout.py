@@ -5,8 +5,6 @@ contribution is a vector no longer than 1, brought to whole numbers no longer th
 patient's contribution to a step").
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -60,12 +58,10 @@ class StepLayout:
 
     @property
     def steps(self) -> int:
-        """How many noised sums the round has."""
         return self.step.training.stages[self.step.stage].steps
 
     @property
     def dimension(self) -> int:
-        """How many integers a release holds."""
         return self.width * self.steps
 
     @property

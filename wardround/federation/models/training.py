@@ -5,8 +5,6 @@ its whole price is known, and is paid at once. What is decided on the way (where
 scaled) travels in the step and changes no price.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -119,7 +117,6 @@ class Training:
 
     @property
     def rounds(self) -> int:
-        """How many rounds there are at most."""
         return sum(stage.rounds for stage in self.stages)
 
 

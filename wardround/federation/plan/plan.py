@@ -86,7 +86,6 @@ class Plan:
         return tuple(sorted(set(self.participants))) == self.participants
 
     def laws(self) -> tuple[NoiseDistribution, ...]:
-        """The noise of each part."""
         if not isinstance(self.mechanism, Mechanism):
             raise InvariantBroken(private="a choice adds no noise")
         return tuple(NoiseDistribution(self.mechanism, scale) for scale in self.scales)
@@ -103,8 +102,7 @@ class PrivacyTarget:
 def privacy_target(epsilon: float | None, delta: float | None, study: Study) -> PrivacyTarget:
     """What a question asks for, with the study's own where it does not say."""
     return PrivacyTarget(
-        study.cap.epsilon / DEFAULT_SHARE if epsilon is None else epsilon,
-        study.cap.delta if delta is None else delta,
+        study.cap.epsilon / DEFAULT_SHARE if epsilon is None else epsilon, study.cap.delta if delta is None else delta
     )
 
 

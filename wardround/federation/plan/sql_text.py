@@ -1,7 +1,5 @@
 """Queries, trainings and studies as text that a person can read: what a steward approves and what a hospital signs."""
 
-from __future__ import annotations
-
 import datetime
 
 from wardround.federation.models.step_layout import LENGTH

@@ -4,8 +4,6 @@ A stage has a share of its fold's squared mu. Sums over everybody add up exactly
 together, so their one noise is searched for. What comes out is priced once more, as every site will price it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +38,6 @@ class StagePlan:
 
     @property
     def count(self) -> int:
-        """How many noised sums it has."""
         return self.rounds * self.steps
 
 
@@ -105,11 +102,7 @@ def cost_of(training: Training, inputs: int) -> Cost:
 def _scale(one: StagePlan, *, epsilon: float, delta: float, overlap: int) -> Fraction:
     """The least noise of each of a stage's sums over everybody."""
     return gaussian_scale(
-        epsilon=epsilon,
-        delta=delta,
-        l2_sensitivity_squared=LENGTH**2,
-        shares=one.share / one.count,
-        overlap=overlap,
+        epsilon=epsilon, delta=delta, l2_sensitivity_squared=LENGTH**2, shares=one.share / one.count, overlap=overlap
     )
 
 

@@ -5,8 +5,6 @@ whichever has the smaller expected regret. A site that voted for the winner has 
 of the others only the declared number of patients is known. The bound on the regret says both.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 
@@ -19,11 +17,7 @@ from wardround.federation.question.query import Aggregate, Grouping, Statistic
 from wardround.federation.study.study import Unit
 from wardround.privacy.accounting.cost import Fact
 from wardround.privacy.budget.facts import AnyFact
-from wardround.privacy.inference.error_bars import (
-    expected_regret_of_choice,
-    expected_regret_of_noise,
-    regret_of_choice,
-)
+from wardround.privacy.inference.error_bars import expected_regret_of_choice, expected_regret_of_noise, regret_of_choice
 from wardround.privacy.mechanisms.private_selection import ChoiceFact
 from wardround.privacy.noise.distribution import Mechanism
 

@@ -91,7 +91,6 @@ class Products:
 
     @classmethod
     def of(cls, part: Part, numbers: Sequence[int], deviation: float) -> Products:
-        """The matrix of one group."""
         halves = [part.increment, *(quantiser.high // 2 for quantiser in part.quantisers)]
         width = len(halves)
         places = [
@@ -108,11 +107,9 @@ class Products:
 
     @property
     def number(self) -> float:
-        """How many records there are."""
         return float(self.sums[0, 0])
 
     def covariance(self) -> Floats:
-        """The covariance of the columns."""
         means = self.sums[0, 1:] / self.number
         found: Floats = self.sums[1:, 1:] / self.number - np.outer(means, means)
         return found

@@ -181,12 +181,7 @@ class _Judged:
         return self._found(_residual, (value, min(error, _LARGEST / 2), sampled), (0.0, _LARGEST), critical=self.surer)
 
     def _found(
-        self,
-        sloped: Sloped,
-        found: tuple[float, float, float],
-        bounds: tuple[float, float],
-        *,
-        critical: float,
+        self, sloped: Sloped, found: tuple[float, float, float], bounds: tuple[float, float], *, critical: float
     ) -> Estimated | Unknown:
         """The number with an interval that joins what the noise reaches with what the sample does, on each side."""
         value, error, sampled = found

@@ -3,8 +3,6 @@
 Everything a later answer relies on is checked here, once, from the text alone.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 import re
@@ -196,11 +194,7 @@ def _days(section: Section) -> tuple[Fraction | None, Fraction | None]:
 
 
 def _default(
-    section: Section,
-    kind: ColumnType,
-    lower: Fraction | None,
-    upper: Fraction | None,
-    values: tuple[str, ...],
+    section: Section, kind: ColumnType, lower: Fraction | None, upper: Fraction | None, values: tuple[str, ...]
 ) -> Value | None:
     value = section.raw("default")
     if value is None:

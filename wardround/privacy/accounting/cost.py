@@ -43,9 +43,7 @@ class Cost:
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(
-            mu_squared=self.mu_squared + other.mu_squared,
-            pure=self.pure + other.pure,
-            slack=self.slack + other.slack,
+            mu_squared=self.mu_squared + other.mu_squared, pure=self.pure + other.pure, slack=self.slack + other.slack
         )
 
     def fits(self, allowance: "Cost") -> bool:

@@ -54,10 +54,7 @@ def connected(forward: Profile, backward: Profile, *, step: float) -> LossDistri
     centre = max(1.0 - drops[0] - at_zero - mirrored[0], 0.0)
     mass: FloatVector = np.concatenate([below[::-1], [centre], above])
     return LossDistribution(
-        lowest=-mirrored.size,
-        mass=mass,
-        infinite=infinite,
-        cumulants=_cumulants(mass, -mirrored.size * step, step),
+        lowest=-mirrored.size, mass=mass, infinite=infinite, cumulants=_cumulants(mass, -mirrored.size * step, step)
     )
 
 

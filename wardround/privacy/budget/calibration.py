@@ -16,12 +16,7 @@ SLACK_SHARE = Fraction(1, 1000)
 
 
 def gaussian_scale(
-    *,
-    epsilon: float,
-    delta: float,
-    l2_sensitivity_squared: int,
-    shares: Fraction,
-    overlap: int,
+    *, epsilon: float, delta: float, l2_sensitivity_squared: int, shares: Fraction, overlap: int
 ) -> Fraction:
     """The least sigma, in grid units, of a part with this share of the question's squared mu.
 
@@ -49,13 +44,7 @@ def gaussian_scale(
     return Fraction(high, SCALE_UNIT)
 
 
-def laplace_scale(
-    *,
-    epsilon: float,
-    l1_sensitivity: int,
-    shares: Fraction,
-    overlap: int,
-) -> Fraction:
+def laplace_scale(*, epsilon: float, l1_sensitivity: int, shares: Fraction, overlap: int) -> Fraction:
     """The least b, in grid units, of a part with this share of the question's epsilon."""
     _check(sensitivity=l1_sensitivity, shares=shares, overlap=overlap)
     limit = _per_site(shares * pure_units(epsilon), overlap=overlap)

@@ -56,7 +56,6 @@ class AliasTable:
     values: IntVector
 
     def draw(self, size: int, source: BitSource) -> IntVector:
-        """Draw `size` independent values of the table's law."""
         drawn = np.empty(size, np.int64)
         column = np.empty(_CHUNK, np.int64)
         threshold = np.empty(_CHUNK, np.uint32)
@@ -64,14 +63,7 @@ class AliasTable:
         for start in range(0, size, _CHUNK):
             count = min(_CHUNK, size - start)
             words = source.words((count + 1) // 2).view(np.uint32)[:count]
-            self._pick(
-                words,
-                column[:count],
-                threshold[:count],
-                is_below[:count],
-                drawn[start : start + count],
-                source,
-            )
+            self._pick(words, column[:count], threshold[:count], is_below[:count], drawn[start : start + count], source)
         return drawn
 
     def _pick(
@@ -118,10 +110,7 @@ def gaussian_table(sigma: Fraction) -> AliasTable:
     values[1::2] = own
     mask = (1 << TIE_BITS) - 1
     return AliasTable(
-        bits,
-        np.array([edge >> TIE_BITS for edge in edges], np.uint32),
-        tuple(edge & mask for edge in edges),
-        values,
+        bits, np.array([edge >> TIE_BITS for edge in edges], np.uint32), tuple(edge & mask for edge in edges), values
     )
 
 

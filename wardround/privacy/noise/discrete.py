@@ -95,13 +95,7 @@ def proposal_for(law: NoiseDistribution) -> Proposal:
     # one between σ/√2 and √2·σ keeps most.
     place_bits = max((2 * k * k // (n * n)).bit_length() - 1, 0) // 2
     step = 1 << place_bits
-    return Proposal(
-        place_bits,
-        quadratic=(n * n * step) ** 2,
-        linear=0,
-        constant=k**4,
-        unit=2 * (k * n * step) ** 2,
-    )
+    return Proposal(place_bits, quadratic=(n * n * step) ** 2, linear=0, constant=k**4, unit=2 * (k * n * step) ** 2)
 
 
 def draw(law: NoiseDistribution, size: int, source: BitSource, *, band: float = BAND) -> IntVector:

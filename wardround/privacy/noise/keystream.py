@@ -47,7 +47,6 @@ class KeyStream:
         self._block = bytearray(_SPARE_BYTES)
 
     def words(self, count: int) -> WordVector:
-        """Serve `count` fresh words of keystream."""
         if not 0 <= count <= LARGEST_BLOCK:
             raise ValueError(f"a block has at most {LARGEST_BLOCK} words, not {count}")
         size = count * _WORD_BYTES
@@ -57,6 +56,5 @@ class KeyStream:
         return np.frombuffer(self._block, np.uint64, count)
 
     def bits(self, count: int) -> int:
-        """Serve `count` fresh bits of keystream."""
         keystream = self._cipher.update(bytes((count + 7) // 8))
         return int.from_bytes(keystream, "little") >> (-count % 8)

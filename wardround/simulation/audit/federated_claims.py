@@ -3,8 +3,6 @@
 A question per ward answers as many independent experiments as there are wards, so that few questions suffice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path

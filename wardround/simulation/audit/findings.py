@@ -1,7 +1,5 @@
 """What an audit finds: for every claim a proved lower bound, and for every broken control whether it was seen."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -58,7 +56,6 @@ class AuditFinding:
         return self.verdict in (Verdict.HOLDS, Verdict.FLAGGED)
 
     def document(self) -> dict[str, object]:
-        """The finding as JSON."""
         return {
             "name": self.name,
             "method": self.method.value,
@@ -109,7 +106,6 @@ class AuditReport:
         return all(found.passed for found in (*self.claims, *self.controls))
 
     def document(self) -> dict[str, object]:
-        """The report as JSON."""
         return {
             "passed": self.passed,
             "confidence": self.confidence,
@@ -119,7 +115,6 @@ class AuditReport:
         }
 
     def text(self) -> str:
-        """The report as a table."""
         rows = [("mechanism", "method", "claimed", "proved", "verdict")]
         rows += [_row(found) for found in self.claims]
         rows += [("", "", "", "", ""), ("broken on purpose", "", "claimed", "proved", "")]

@@ -1,7 +1,5 @@
 """One audit: every claim, every control, in the same run and on the same code."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -41,8 +39,5 @@ def run_audit(*, draws: int = DEFAULT_DRAWS, tell: Callable[[str], None]) -> Aud
             *coin_claims(setting, tell),
             *training_claims(place / "trainings", setting, tell),
         ]
-        controls = [
-            *broken_controls(study, worlds, setting, tell),
-            *training_controls(place / "broken", setting, tell),
-        ]
+        controls = [*broken_controls(study, worlds, setting, tell), *training_controls(place / "broken", setting, tell)]
     return AuditReport(CONFIDENCE, draws, tuple(claims), tuple(controls))

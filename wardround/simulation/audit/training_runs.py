@@ -7,8 +7,6 @@ The canary stands in a corner of the bounds and is ill where its neighbours are 
 contribution is as long as one may be: nothing that a training is charged for is left unused by this patient.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import math
@@ -91,11 +89,7 @@ def hospitals(folder: Path, *, learning_from_others: bool = True) -> Hospitals:
     others = list(_others(learning_from_others=learning_from_others))
     found = [
         _examples(folder / name, [*others, *canary])
-        for name, canary in (
-            ("without", ()),
-            ("learning", _canary(held_out=False)),
-            ("trying", _canary(held_out=True)),
-        )
+        for name, canary in (("without", ()), ("learning", _canary(held_out=False)), ("trying", _canary(held_out=True)))
     ]
     return Hospitals(*found)
 

@@ -4,8 +4,6 @@ The canary has more rows than may count, in more groups than may count, with val
 the pipeline fails to bound shows.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 from collections.abc import Iterable
@@ -90,8 +88,7 @@ def _others(patients: int = PATIENTS) -> list[_Row]:
 
 def _worlds(folder: Path, others: list[_Row], canaries: list[_Row]) -> Worlds:
     return Worlds(
-        with_unit=_dataset(folder / "with", [*others, *canaries]),
-        without=_dataset(folder / "without", others),
+        with_unit=_dataset(folder / "with", [*others, *canaries]), without=_dataset(folder / "without", others)
     )
 
 

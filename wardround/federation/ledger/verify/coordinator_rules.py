@@ -1,7 +1,5 @@
 """What must be true of a coordinator's ledger, entry by entry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from wardround.federation.errors import LedgerCorrupt
@@ -36,7 +34,6 @@ class CoordinatorRules:
 
     @property
     def spent(self) -> Cost:
-        """The loss of the patient it costs most."""
         groups = groups_among(self._by_site, declared=self._groups, overlap=self._overlap)
         return over_groups(self._by_site, groups)
 
@@ -45,7 +42,6 @@ class CoordinatorRules:
         return self._cap
 
     def read(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
-        """What is wrong with the next entry."""
         match entry.kind:
             case "capped":
                 yield from self._read_cap(body)
@@ -68,7 +64,6 @@ class CoordinatorRules:
                 yield Code.MALFORMED_ENTRY
 
     def compare(self, store: Store) -> Iterator[Problem]:
-        """Where the tables differ from the chain."""
         if {site: balance.spent for site, balance in store.accounts.items()} != self._by_site:
             yield Problem(0, Code.WRONG_ACCOUNT)
         if any(not balance.allowance.fits(self._allowance) for balance in store.accounts.values()):

@@ -4,8 +4,6 @@ A table is closed once, and opened for a reason there can be. An entry that char
 reads; what the chain alone proves is that nothing is charged or released while every table of the study is closed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 
@@ -87,7 +85,6 @@ class SiteRules:
 
     @property
     def spent(self) -> Cost:
-        """The sum of the charges."""
         return self._spent
 
     @property
@@ -95,7 +92,6 @@ class SiteRules:
         return self._cap
 
     def read(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
-        """What is wrong with the next entry."""
         if self._frozen:
             yield Code.AFTER_FROZEN
         if entry.kind in ("charged", "released") and self._closing.all_closed:
@@ -124,7 +120,6 @@ class SiteRules:
         yield from ()
 
     def compare(self, store: Store) -> Iterator[Problem]:
-        """Where the tables differ from the chain."""
         yield from _index({plan: number for plan, (number, _) in self._charges.items()}, store.charges)
         yield from _index({plan: entry.sequence for plan, entry in self._refusals.items()}, store.refusals)
         yield from _index(self._closing.closed, store.closed)

@@ -4,8 +4,6 @@ Every byte may be hostile or damaged. The verdict is a list of problems, never a
 no ledger at all, or one that stays locked, raises.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator
@@ -40,7 +38,6 @@ class Verification:
 
     @property
     def valid(self) -> bool:
-        """Whether nothing is wrong."""
         return not self.problems
 
 
