@@ -11,7 +11,6 @@ import typer
 
 from wardround.cli import (
     analyst_commands,
-    audit_command,
     coordinator_commands,
     ledger_commands,
     privacy_commands,
@@ -44,7 +43,6 @@ analyst_commands.add_to(app)
 training_commands.add_to(app)
 simulation_commands.add_to(app)
 privacy_commands.add_to(app)
-audit_command.add_to(app)
 
 
 @app.command(epilog="Example: wardround version")

@@ -26,7 +26,7 @@ class ZeroNoise:
         return np.zeros(size, dtype=np.int64)
 
     def select(self, keys: KeyCounts, fact: SelectionFact) -> dict[str, int]:
-        """The keys whose true counts pass the threshold."""
+        """The keys whose counts pass the threshold with what is drawn."""
         return passing(keys, fact, self.draw(fact.law, len(keys.counts)))
 
     def choose(self, scores: Scores, fact: ChoiceFact) -> int:
@@ -36,17 +36,17 @@ class ZeroNoise:
 
     def sample(self, units: int, rate: Fraction) -> Places:
         """A sample by a generator that always begins alike."""
-        return _sampled(self._generator, units, rate)
+        return np.flatnonzero(self._generator.integers(0, 1 << RATE_BITS, units) < chance_of(rate))
 
 
-class SeededNoise:
-    """Repeatable noise of about the right law: for seeing twice what happened once."""
+class SeededNoise(ZeroNoise):
+    """Repeatable noise of about the right law, and not private: for seeing twice what happened once."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)
 
     def draw(self, law: NoiseDistribution, size: int) -> IntVector:
-        """Rounded normal or Laplace numbers; not private."""
+        """Rounded normal or Laplace numbers."""
         scale = float(law.scale)
         if law.mechanism is Mechanism.DISCRETE_GAUSSIAN:
             drawn = self._generator.normal(0.0, scale, size)
@@ -54,18 +54,7 @@ class SeededNoise:
             drawn = self._generator.laplace(0.0, scale, size)
         return np.rint(drawn).astype(np.int64)
 
-    def select(self, keys: KeyCounts, fact: SelectionFact) -> dict[str, int]:
-        return passing(keys, fact, self.draw(fact.law, len(keys.counts)))
-
     def choose(self, scores: Scores, fact: ChoiceFact) -> int:
-        """The best candidate after exponential noise, which is the law of permute-and-flip; not private."""
+        """The best candidate after exponential noise, which is the law of permute-and-flip."""
         noise = self._generator.exponential(1.0 / float(fact.rate(scores)), scores.values.size)
         return int((scores.values + noise).argmax())
-
-    def sample(self, units: int, rate: Fraction) -> Places:
-        """A repeatable sample; not private."""
-        return _sampled(self._generator, units, rate)
-
-
-def _sampled(generator: np.random.Generator, units: int, rate: Fraction) -> Places:
-    return np.flatnonzero(generator.integers(0, 1 << RATE_BITS, units) < chance_of(rate))
