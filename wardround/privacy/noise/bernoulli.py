@@ -1,9 +1,9 @@
 """Coins that fall true with exactly the stated probability: exp(-x) for rational x, or a rate; one, or many at once.
 
 For exp(-x) a uniform real is kept as the bits known so far and exp(-x) as an interval of integers: only when the two
-cannot be told apart is another bit drawn (PROOFS.md#coins). Many coins compare 64 bits each, which leaves one open in
-about 2^63 times (PROOFS.md#many-coins). A Poisson sample's rate is a whole number of 2^-32: one byte decides nearly
-every coin, and only a tie draws the other 24 bits (PROOFS.md#poisson-sample).
+cannot be told apart is another bit drawn (PROOFS.md#coins). Many coins compare 64 bits each; what this leaves open,
+once in about 2^63 times, is settled by further bits (PROOFS.md#many-coins). A Poisson sample's rate is a whole number
+of 2^-32: one byte decides nearly every coin, and only a tie draws the other 24 bits (PROOFS.md#poisson-sample).
 """
 
 from collections.abc import Sequence
