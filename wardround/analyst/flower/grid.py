@@ -12,15 +12,13 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MessageType, MetricRecord, RecordDict
-from flwr.serverapp import Grid
 
 from wardround.analyst.estimation.fitted import Metric
 from wardround.analyst.flower.messages import (
     ARRAYS,
     EXAMPLES,
     METRICS,
-    FlowerRun,
-    addressed,
+    NamedRun,
     arrays_of,
     declined,
     identify,
@@ -42,7 +40,7 @@ _COUNTED = "server-round"
 log = logging.getLogger("wardround.flower")
 
 
-class WardroundGrid(Grid):
+class WardroundGrid(NamedRun):
     """Flower's grid over the sites of a study, for the rounds of one request.
 
     A site that refused, is missing or sent something impossible replies with an error, as does every site to a message
@@ -51,7 +49,7 @@ class WardroundGrid(Grid):
 
     def __init__(self, rounds: PrivateRounds) -> None:
         self.rounds = rounds
-        self._run = run_of(rounds.beginning.block)
+        super().__init__(run_of(rounds.beginning.block))
         self._sites = {place_of(site): site for site in rounds.sites}
         self._pushed: dict[str, Message] = {}
         self._sent = 0
@@ -73,20 +71,6 @@ class WardroundGrid(Grid):
         return arrays_of(self.rounds.first_weights())
 
     # --- Flower's words -----------------------------------------------------------------------------------
-
-    def set_run(self, run: FlowerRun) -> None:
-        """Take another name for the run; what is trained stays the request's."""
-        self._run = run
-
-    @property
-    def run(self) -> FlowerRun:
-        """The run, named by what it trains."""
-        return self._run
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        return addressed(content, message_type, dst_node_id, group=group_id, ttl=ttl)
 
     def get_node_ids(self) -> Iterable[int]:
         """Every site's number, in the order of their names."""

@@ -16,7 +16,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Error, Message, Metadata, MetricRecord, RecordDict
 from flwr.app.exception import AppExitException
 from flwr.app.message import make_message
-from flwr.serverapp import ServerApp
+from flwr.serverapp import Grid, ServerApp
 from flwr.supercore import telemetry
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
@@ -196,3 +196,22 @@ def quietly() -> Iterator[None]:
         yield
     finally:
         log.setLevel(before)
+
+
+class NamedRun(Grid):
+    """What our grids have in common: the name of a run, which decides nothing, and how a message is addressed."""
+
+    def __init__(self, run: FlowerRun) -> None:
+        self._run = run
+
+    def set_run(self, run: FlowerRun) -> None:
+        self._run = run
+
+    @property
+    def run(self) -> FlowerRun:
+        return self._run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        return addressed(content, message_type, dst_node_id, group=group_id, ttl=ttl)

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.serverapp import Grid
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp.strategy import (
     Bulyan,
     FedAdagrad,
@@ -35,8 +34,7 @@ from flwr.serverapp.strategy import (
 from wardround.analyst.estimation.fitted import settled
 from wardround.analyst.flower.messages import (
     APP_FAULTS,
-    FlowerRun,
-    addressed,
+    NamedRun,
     arrays_of,
     failed,
     identify,
@@ -180,24 +178,12 @@ class _Memory:
     turns: int
 
 
-class _Roster(Grid):
+class _Roster(NamedRun):
     """Who takes part, for strategies that ask; nothing can be sent."""
 
     def __init__(self, places: list[int]) -> None:
+        super().__init__(run_of("0"))
         self._places = places
-        self._run = run_of("0")
-
-    def set_run(self, run: FlowerRun) -> None:
-        self._run = run
-
-    @property
-    def run(self) -> FlowerRun:
-        return self._run
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        return addressed(content, message_type, dst_node_id, group=group_id, ttl=ttl)
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self._places)

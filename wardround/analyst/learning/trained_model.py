@@ -23,6 +23,7 @@ from wardround.analyst.showing.documents import Json, privacy_document, refusal_
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much
 from wardround.analyst.showing.result import protection_text
 from wardround.analyst.showing.text_tables import (
+    Readable,
     TextTable,
     as_html,
     as_text,
@@ -126,7 +127,7 @@ class TrainingResult:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TrainingPreview:
+class TrainingPreview(Readable):
     """A dry run of a training: its stages, their noise, and the charge. Nothing was asked of a site or spent."""
 
     beginning: Beginning
@@ -159,15 +160,6 @@ class TrainingPreview:
                 "noise_in_patients": {pull.schedule.value: pull.patients for pull in advice.pulls},
             }
         return document
-
-    def __str__(self) -> str:
-        return "\n".join([as_text(self._table()), "", *map(escaped, self._paragraphs())])
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self._table(), self._paragraphs())
 
     def _expected(self) -> list[tuple[str, float, float | None]]:
         """The length of the noise in each stage's total, in patients, and as a share of those there may be."""

@@ -17,9 +17,8 @@ from wardround.analyst.showing.interpretation import answer_meaning, next_text, 
 from wardround.analyst.showing.plot import picture, write_picture
 from wardround.analyst.showing.presentation import BoundQuestion, Gap, Shown, shown, statistic_label
 from wardround.analyst.showing.text_tables import (
+    Readable,
     TextTable,
-    as_html,
-    as_text,
     cell_text,
     estimate_text,
     listed,
@@ -28,7 +27,6 @@ from wardround.analyst.showing.text_tables import (
     with_error,
 )
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.plain_text import escaped
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate, Preview, PrivacyStatement
 from wardround.federation.question.query import Query, Statistic
@@ -47,7 +45,7 @@ _NUMBERS = ("value", "standard_error", "lower", "upper", "confidence")
 
 # Without slots, so that the view is applied once.
 @dataclass(frozen=True, repr=False)
-class Result:
+class Result(Readable):
     """The answer to one question, one estimate a line, as the question wants it shown.
 
     `answer` has everything that was released, whatever is shown. `plan_ids` are those of all rounds, when there
@@ -139,15 +137,6 @@ class Result:
         """The group columns of all lines: the cells of a table have some that its test has not."""
         return tuple(dict.fromkeys(name for each in self for name, _ in each.group))
 
-    def __str__(self) -> str:
-        return "\n".join([as_text(self._table()), "", *map(escaped, self._paragraphs())])
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self._table(), self._paragraphs())
-
     def _table(self) -> TextTable:
         groups = self._groups()
         lines = self.shown.lines
@@ -231,7 +220,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PreviewResult:
+class PreviewResult(Readable):
     """A dry run: the charge and the expected errors. Nothing was asked of a site and nothing was spent.
 
     Of a question in several rounds it shows the first one, and `rounds` says how the charge is split over all.
@@ -244,15 +233,6 @@ class PreviewResult:
     def document(self) -> dict[str, Json]:
         """The JSON document of `wardround ask --dry-run --json`."""
         return preview_document(self.preview, self.rounds)
-
-    def __str__(self) -> str:
-        return "\n".join([as_text(self._table()), "", *map(escaped, self._paragraphs())])
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self._table(), self._paragraphs())
 
     def _table(self) -> TextTable:
         expected = self.preview.expected

@@ -3,6 +3,7 @@
 import datetime
 import html
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -141,3 +142,24 @@ def _line(cells: tuple[str, ...], widths: Sequence[int], numeric: int) -> str:
 def _more(table: TextTable) -> list[str]:
     more = len(table.rows) - MAX_LINES
     return [f"… and {more} more rows; to_pandas() and document() have them all."] if more > 0 else []
+
+
+class Readable(ABC):
+    """A table and what is said about it, in a terminal and in a notebook."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _table(self) -> TextTable: ...
+
+    @abstractmethod
+    def _paragraphs(self) -> list[str]: ...
+
+    def __str__(self) -> str:
+        return "\n".join([as_text(self._table()), "", *map(escaped, self._paragraphs())])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table(), self._paragraphs())
