@@ -109,11 +109,6 @@ class Collection:
             names = ", ".join(pending)
             raise AwaitingApproval(f"The question is waiting for approval at {names}; ask again later.")
 
-    def releases(self, plan: Plan, sites: tuple[str, ...]) -> list[bytes]:
-        """The stored bytes of the sites that a settled round counts."""
-        stored = self._ledger.submissions.releases(plan.plan_id)
-        return [stored[site] for site in sites]
-
     def _awaited(self, plan: Plan) -> Awaited:
         study = self._ledger.study
         away = self._ledger.trainings.away(plan.plan_id)

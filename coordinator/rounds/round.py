@@ -89,7 +89,8 @@ class Round:
     ) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
         """The estimates, and the sites that are in none of them because no table gives what they sent."""
         study = self._ledger.study
-        releases = [decode_release(payload) for payload in self._collection.releases(plan, outcome.answered)]
+        stored = self._ledger.submissions.releases(plan.plan_id)
+        releases = [decode_release(stored[site]) for site in outcome.answered]
         left_out = impossible(plan, form, releases)
         if left_out:
             log.warning("round %s leaves out %s: impossible totals", plan.plan_id[:12], ", ".join(left_out))

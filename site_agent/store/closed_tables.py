@@ -59,7 +59,8 @@ class ClosedTables:
     def standing(self, table: str) -> tuple[Closed | None, int]:
         """The table if it is closed, and how many of its readings began and never ended."""
         with self.database.reading() as connection:
-            return _find(connection, table), _unended(connection, table)
+            row = connection.execute("SELECT COALESCE(SUM(begun), 0) FROM readings WHERE name = ?", (table,)).fetchone()
+            return _find(connection, table), int(row[0])
 
     def listed(self) -> list[Closed]:
         """Every table that is closed, by name."""
@@ -155,11 +156,6 @@ def end(connection: sqlite3.Connection, plan_id: str) -> None:
 def _find(connection: sqlite3.Connection, table: str) -> Closed | None:
     row = connection.execute("SELECT sequence FROM closed_tables WHERE name = ?", (table,)).fetchone()
     return None if row is None else _closed(chain.entry_at(connection, row[0]))
-
-
-def _unended(connection: sqlite3.Connection, table: str) -> int:
-    row = connection.execute("SELECT COALESCE(SUM(begun), 0) FROM readings WHERE name = ?", (table,)).fetchone()
-    return int(row[0])
 
 
 def _closed(entry: Entry | None) -> Closed:
