@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pool
 
-from protos import generate
 from tests.protos import conversations
+from tools import generate_protos as generate
 
 ROOT = Path(generate.__file__).parents[1]
 PROTOS = sorted(generate.SOURCE.glob("*.proto"))
