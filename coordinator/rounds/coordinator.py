@@ -21,8 +21,7 @@ from coordinator.members.roster import Roster
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.combining import updates
 from coordinator.rounds.dispatch import Dispatch, round_key
-from coordinator.rounds.expected_error import expected_errors
-from coordinator.rounds.planning import loss_of, planned_for, step_plan, step_target, target_of
+from coordinator.rounds.planning import expected_errors, loss_of, planned_for, step_plan, step_target, target_of
 from coordinator.rounds.round import Round, Rounds, ThreadedRounds, ended_without_answer, unfinished
 from coordinator.rounds.stored_answers import StoredAnswer, decode_answer
 from coordinator.store.ledger import Ledger

@@ -1,23 +1,28 @@
-"""From a question, or a step of a training, to the exact plans that could answer it.
+"""From a question, or a step of a training, to the exact plans that could answer it, and how good an answer will be.
 
 Pure: no ledger, no clock, no entropy. The same question of the same participants under the same study is always
 the same plan, and so the same plan id; that is what makes a repeated question free.
 
 A threshold of keys is as low as the question's own share of the study's δ allows, so that as many questions for keys
 fit a study as its ε admits. A choice is made by votes or from a noised table, whichever has the smaller regret.
+
+What a count's error is depends on the noise alone. For everything else a cohort of the declared size is put through
+the same functions that make the estimates, so a dry run and an answer never use two formulas.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from coordinator.accounts.accounting import PlannedQuestion
 from coordinator.store.rounds import Question
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout, Part
+from wardround.federation.forms.totals import NoiseSetting, Total, TotalNoise, noise_of
 from wardround.federation.models.step_layout import StepLayout, largest_round, step_form
 from wardround.federation.models.training import Step
 from wardround.federation.plan.layout import layout, shares
@@ -34,8 +39,8 @@ from wardround.federation.plan.plan import (
 )
 from wardround.federation.plan.task import AskRequest
 from wardround.federation.plan.typed import Typed, type_query
-from wardround.federation.question.answer import MAX_UPDATE_BYTES, Loss
-from wardround.federation.question.query import Query
+from wardround.federation.question.answer import MAX_UPDATE_BYTES, ExpectedError, Loss
+from wardround.federation.question.query import Aggregate, Query
 from wardround.federation.statistics import find, own_definition
 from wardround.federation.study.study import Study, delta_fault
 from wardround.privacy.accounting.cost import SLACK_UNIT, Cost
@@ -242,3 +247,62 @@ def log_size(plan: Plan, form: AnswerLayout) -> float:
     return sum(
         math.log(law.variance) / 2 + math.log(part.grid) for part, law in zip(form.parts, plan.laws(), strict=True)
     )
+
+
+def expected_errors(
+    plan: Plan, form: AnswerLayout, participants: Mapping[str, int], setting: NoiseSetting
+) -> tuple[ExpectedError, ...]:
+    """The standard error of every aggregate when all participants answer, in the question's order.
+
+    That of a mean depends on how many patients there are; it is given for the declared number, and for the value of
+    the mean at which it is largest.
+    """
+    patients = sum(participants.values())
+    noises = setting.noises(sites=len(plan.participants))
+    promise = _promise(plan, form)
+    if not isinstance(plan.mechanism, Mechanism):
+        (part,), (aggregate,) = form.parts, form.query.aggregates
+        return (ExpectedError(aggregate.statistic.value, aggregate.column, part.groups, 0.0, promise),)
+    found: dict[Aggregate, ExpectedError] = {}
+    for part, law, share in zip(form.parts, plan.laws(), shares(form, plan.mechanism), strict=True):
+        noise = noise_of(law, noises=noises)
+        for aggregate, error, shown in _errors(form, part, noise, patients=patients):
+            note = f"{shown}; {promise}" if promise else shown
+            found[aggregate] = ExpectedError(
+                aggregate.statistic.value, aggregate.column, part.groups, error, note, float(share)
+            )
+    return tuple(found[aggregate] for aggregate in form.query.aggregates)
+
+
+def _promise(plan: Plan, form: AnswerLayout) -> str:
+    """What is said of keys or votes, which are more or less than a noised vector."""
+    promise = own_definition(form.parts[0]).promise
+    if promise is None or (isinstance(plan.mechanism, Mechanism) and not plan.threshold):
+        return ""
+    return promise(facts_of(plan, form)[0], form.parts[0], len(plan.participants))
+
+
+def _errors(
+    form: AnswerLayout, part: Part, noise: TotalNoise, *, patients: int
+) -> Iterator[tuple[Aggregate, float, str]]:
+    owner = own_definition(part)
+    if owner.typical is None:
+        yield part.aggregates[0], noise.deviation * float(part.grid), owner.of_each
+        return
+    note = f"for {patients} declared patients"
+    if part.groups > 1:
+        note += f", spread evenly over {part.groups} groups"
+    alone = dataclasses.replace(form, query=dataclasses.replace(form.query, group_by=()), group_keys=((),))
+    numbers = owner.typical(part, patients / part.groups)
+    total = Total(alone, dataclasses.replace(part, groups=1), numbers, noise, key="")
+    estimates = list(owner.estimates(total))
+    for place, aggregate in enumerate(part.aggregates):
+        asked = find(aggregate.statistic)
+        chosen = asked.stands_for(estimates, place)
+        about = f"{note}: {asked.assumed}" if asked.assumed else note
+        if chosen.standard_error is None:
+            # All that is possible then, and a word that it will hardly be more.
+            low, high = chosen.interval
+            yield aggregate, (high - low) / 2, f"{about}; there will hardly be an estimate"
+        else:
+            yield aggregate, chosen.standard_error, about

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from site_agent.reading.bounding.gathering import Joining, joined, own_values, record_values, row_numbers
-from site_agent.reading.columnstore.array_cells import NO_LEVEL, Cells, Vector, Vectors
+from site_agent.reading.columnstore.array_cells import NO_LEVEL, Cells, Mask, Vector, Vectors
 from site_agent.reading.columnstore.column_encoding import KeptColumn
-from site_agent.reading.columnstore.row_filter import Mask
 from site_agent.reading.columnstore.scan import (
     Patients,
     Runs,

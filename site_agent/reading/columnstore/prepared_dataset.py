@@ -17,8 +17,7 @@ from typing import TypeVar
 from site_agent.reading.batches import Fingerprint, Preparable
 from site_agent.reading.bounding.tally import finish, tally_width
 from site_agent.reading.columnstore.aggregate import Adding, CodeCounts, PatientChunk, RecordSums, RowSums
-from site_agent.reading.columnstore.array_cells import Cells, cells_of, levels_of, text_cells
-from site_agent.reading.columnstore.row_filter import selected
+from site_agent.reading.columnstore.array_cells import Cells, cells_of, levels_of, selected, text_cells
 from site_agent.reading.columnstore.scan import Disordered, chunks
 from site_agent.reading.columnstore.snapshot import Manifest, Snapshot, Unusable, read_manifest
 from site_agent.reading.dataset import Dataset, Tables

@@ -26,9 +26,9 @@ from site_agent.reading.batches import (
     TextCodes,
     Values,
 )
+from site_agent.reading.columnstore.array_cells import present, selected
 from site_agent.reading.columnstore.clustering import KeyedOrder, clustered
 from site_agent.reading.columnstore.column_encoding import NO_INTEGER, CodeRange, KeptColumn, encoded
-from site_agent.reading.columnstore.row_filter import present, selected
 from site_agent.reading.examples import MOST_ROWS, Examples, Folds, UnitKey, row_bytes, step_table
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import SchemaRefused, SourceFailed

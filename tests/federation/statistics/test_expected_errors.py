@@ -9,8 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from coordinator.rounds.expected_error import expected_errors
-from coordinator.rounds.planning import plans_for
+from coordinator.rounds.planning import expected_errors, plans_for
 from tests.coordinator.losses import charged
 from tests.federation.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, study
 from wardround.federation.forms.parts import AnswerLayout

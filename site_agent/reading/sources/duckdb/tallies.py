@@ -45,11 +45,20 @@ from site_agent.reading.sources.duckdb.records import (
     unit_records,
     wide_names,
 )
-from site_agent.reading.statements.bounding_sql import KEY, both_keys, key_rows, keys_statement, read_keys
 from site_agent.reading.statements.dialect import Dialect
 from site_agent.reading.statements.records import UNIT, TypedRows
 from site_agent.reading.statements.sql_trees import call, cast, integer, minus, named, paren, ref, text
-from site_agent.reading.statements.tally_sql import is_coded, read_tally, tally_from, tally_statement
+from site_agent.reading.statements.tally_sql import (
+    KEY,
+    both_keys,
+    is_coded,
+    key_rows,
+    keys_statement,
+    read_keys,
+    read_tally,
+    tally_from,
+    tally_statement,
+)
 from wardround.federation.forms.parts import AnswerLayout, Part, Tally
 from wardround.federation.study.study import Unit
 from wardround.privacy.noise.vectors import Bounded, IntVector

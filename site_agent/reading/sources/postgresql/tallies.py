@@ -25,10 +25,15 @@ from site_agent.reading.sources.postgresql.choosing import (
 )
 from site_agent.reading.sources.postgresql.connection import Connection, each_line
 from site_agent.reading.sources.postgresql.dialect import PostgresqlDialect
-from site_agent.reading.statements.bounding_sql import capped_tally_statement, keys_statement, read_keys
 from site_agent.reading.statements.records import UNIT, TypedRows
 from site_agent.reading.statements.sql_trees import paren, ref
-from site_agent.reading.statements.tally_sql import read_tally, tally_statement
+from site_agent.reading.statements.tally_sql import (
+    capped_tally_statement,
+    keys_statement,
+    read_keys,
+    read_tally,
+    tally_statement,
+)
 from wardround.federation.forms.parts import AnswerLayout, Part, Records, Tally
 from wardround.privacy.noise.vectors import Bounded
 

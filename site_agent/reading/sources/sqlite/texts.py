@@ -20,9 +20,9 @@ from site_agent.reading.bounding.giants import Numbers, Range, texts_at
 from site_agent.reading.bounding.unit_shares import GIANT, Crammed, Key, UnitShare, pieces
 from site_agent.reading.sources.sqlite.connection import seed_of
 from site_agent.reading.sources.sqlite.tallies import SqliteTallies, UnitNumbers, same_unit
-from site_agent.reading.statements.bounding_sql import KEY, both_keys, key_rows, read_keys
 from site_agent.reading.statements.records import TypedRows
 from site_agent.reading.statements.sql_trees import cast, ref
+from site_agent.reading.statements.tally_sql import KEY, both_keys, key_rows, read_keys
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.study.study import Unit
 from wardround.privacy.noise.vectors import IntVector
