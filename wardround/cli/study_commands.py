@@ -9,12 +9,11 @@ import typer
 
 from wardround.cli.analyst_commands import AsJson
 from wardround.cli.console import Document, print_document, say
-from wardround.federation.plan.sql_text import study_text
-from wardround.federation.plan.study_review import StudyFinding, findings
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import read_study
 
 if TYPE_CHECKING:
+    from wardround.federation.plan.study_review import StudyFinding
     from wardround.simulation.study_costs import StudyCosts
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -35,6 +34,8 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Show what the hospitals would sign, what it leaves out, and what typical questions would cost; reads no table."""
+    from wardround.federation.plan.sql_text import study_text
+    from wardround.federation.plan.study_review import findings
     from wardround.simulation.study_costs import study_costs
 
     read = read_study(file)
