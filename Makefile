@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-large test-readers test-mutants check mirrors protos bench lock clean
+.PHONY: help setup demo test test-all test-large test-readers test-mutants test-coverage check mirrors protos bench lock clean
 
 BIN := .venv/bin
 # Hundreds of processes are started by tests: none should compile the source anew.
@@ -43,6 +43,11 @@ test-readers: setup  ## put values that cannot be read at 200 places of every so
 # A minute and a half; ARGS="-k noise" tries some of them.
 test-mutants: setup  ## break thirty promises, one at a time, and see a test fail for each
 	@$(BIN)/pytest -q -s -m slow tests/mutants $(ARGS)
+
+# Half as long again as the tests. Lines and branches, in whole per cent, as they were recorded.
+REACHED = $(shell sed -n 's/.*"percent": //p' tests/recorded/measured/coverage.json)
+test-coverage: setup  ## run the tests that run in parallel, and see that they reach no less of the source than recorded
+	@$(call PARALLEL,not slow) --cov --cov-report=term:skip-covered --cov-fail-under=$(REACHED)
 
 check: setup  ## style, types, layers and generated code, in under a minute
 	@$(BIN)/ruff check .
