@@ -5,6 +5,8 @@ whatever it quotes. On a terminal a line that is too long goes on below, indente
 was begun by us, so nobody's words can be taken for a line of ours.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import os

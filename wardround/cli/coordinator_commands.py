@@ -1,5 +1,7 @@
 """`wardround coordinator …`: the consortium's side."""
 
+from __future__ import annotations
+
 import datetime
 import os
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The door: one command, each role loaded only when it is asked for."""
 
+from __future__ import annotations
+
 import os
 import sys
 import traceback

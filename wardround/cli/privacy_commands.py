@@ -3,6 +3,8 @@
 They only compute: they read no study, no ledger and no patient.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from typing import Annotated

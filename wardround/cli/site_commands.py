@@ -1,5 +1,7 @@
 """`wardround site …`: a hospital's side. Every command works while the agent is serving."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 from typing import Annotated

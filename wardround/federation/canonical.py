@@ -13,6 +13,8 @@ order of keys, `2/4` or a later field that says nothing are refused. The limits 
 of a peer: a disk may hold anything.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import datetime
 import hashlib

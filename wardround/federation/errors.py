@@ -6,6 +6,8 @@ nowhere else. Once rows have been read only the fixed sentence of the class may 
 A message is one line, whatever it quotes: a name, a file, the words of a peer.
 """
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 from wardround.federation.plain_text import escaped

@@ -7,6 +7,8 @@ the field and never its content, so that a refusal can be sent back as it is. A 
 method `fault`, in the same manner.
 """
 
+from __future__ import annotations
+
 import re
 import sys
 from abc import ABC, abstractmethod

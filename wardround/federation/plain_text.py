@@ -15,6 +15,8 @@ The refused ones are listed and not looked up, so that both sides agree whatever
 the second row cannot forge a line; they can hide in one, so they are made visible and stay allowed in names.
 """
 
+from __future__ import annotations
+
 import bisect
 import dataclasses
 import itertools

@@ -6,6 +6,8 @@ nobody foresees, and takes its place by being renamed; modes are set on what is 
 others can reach is looked at without opening anything, so that it says the same to every user, to root too.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import pwd

@@ -5,6 +5,8 @@ The coordinator, every site's pipeline and every ledger are the production ones.
 wants to compare with known answers, the noise.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,6 +4,8 @@ No flag and no environment variable reaches this module from a production path; 
 test can pass these where a site agent would pass `SecureNoise`.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 
 import numpy as np

@@ -6,6 +6,8 @@ coordinator takes the last ones in, so that neither waits for the other. What a 
 writes, is the same as in one process.
 """
 
+from __future__ import annotations
+
 import contextlib
 import multiprocessing
 import pickle

@@ -3,6 +3,8 @@
 Handed into the coordinator in place of the machine's clock and of its threads; nothing else about it differs.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable
 

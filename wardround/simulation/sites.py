@@ -1,5 +1,7 @@
 """A site of a simulation: its tables, `DIR/<site>/<table>.csv|parquet`, its noise, and the production agent."""
 
+from __future__ import annotations
+
 import datetime
 import hashlib
 from collections.abc import Mapping

@@ -3,6 +3,8 @@
 The planner that a coordinator runs makes the plans; no federation is started, nothing is spent and no row is read.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

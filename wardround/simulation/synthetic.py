@@ -4,6 +4,8 @@ Several rows per patient, four diagnoses, hospitals that differ; made from a see
 twice. A patient appears at one hospital only, which is what `overlap = 1` promises.
 """
 
+from __future__ import annotations
+
 import csv
 from pathlib import Path
 

@@ -4,6 +4,8 @@ Each run is a federation of its own with a full budget, so that repeated runs sh
 how a budget ends.
 """
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

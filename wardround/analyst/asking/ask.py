@@ -4,6 +4,8 @@ Before the first round that is not yet paid, the whole of what is still to pay m
 that would end in the middle is never begun.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from dataclasses import dataclass
 

@@ -4,6 +4,8 @@ SQL is read without the study, so that its meaning does not depend on one; what 
 decided here, before the question is typed.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 

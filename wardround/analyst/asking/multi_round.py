@@ -4,6 +4,8 @@ A course says what to ask next from what was answered so far, and nothing else: 
 with a plan of its own, so a course that was interrupted goes on when it is asked again, and pays for nothing twice.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

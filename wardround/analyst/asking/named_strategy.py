@@ -3,6 +3,8 @@
 Combining is done on numbers that were released already, so it costs nothing, whatever the strategy does.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

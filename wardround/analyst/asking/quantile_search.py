@@ -4,6 +4,8 @@ Everything here is post-processing of released shares. Each value is fixed befor
 union bound over the rounds holds however the search went.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

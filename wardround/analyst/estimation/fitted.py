@@ -3,6 +3,8 @@
 All of it is made of released numbers and public ones, so that nothing here can cost or reveal more.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol

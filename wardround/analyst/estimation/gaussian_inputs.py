@@ -8,6 +8,8 @@ Noise makes a matrix of products indefinite and its small eigenvalues meaningles
 would be for unrelated inputs, as strongly as noise alone explains them; what is left below zero is cut off.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,6 +5,8 @@ that they are not drawn towards zero. Their covariance is a sandwich: the spread
 the averaged rounds, and what errors of the released products can do to the last step.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

@@ -4,6 +4,8 @@ The smallest eigenvalue is read off the noised matrix, which costs nothing more;
 what the noise could hide. So more inputs than patients are nothing special.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

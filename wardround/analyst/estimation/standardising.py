@@ -5,6 +5,8 @@ longer than 1. So spreads are drawn towards one another as strongly as noise exp
 below what noise could have hidden.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,6 +6,8 @@ training does not depend on what an app does. Replies are in the order of the si
 again takes the very same steps and pays nothing.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

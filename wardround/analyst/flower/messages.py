@@ -4,6 +4,8 @@ Those are who sends a message, how one is built without a runtime, and what a ru
 changes them changes this module alone.
 """
 
+from __future__ import annotations
+
 import hashlib
 import logging
 import math

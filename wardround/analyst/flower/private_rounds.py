@@ -4,6 +4,8 @@ The rounds are the ones the request has, no more: whoever combines may do with t
 cannot ask for one that was not agreed on and paid for before the first.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import time

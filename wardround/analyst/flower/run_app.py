@@ -4,6 +4,8 @@ The app decides where the model goes; the request decides what may be asked, how
 app that computes the same from the same replies goes on where it was, from the stored rounds, and pays nothing twice.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -4,6 +4,8 @@ Where a model goes next is computed from released numbers alone, so this loop ha
 of anybody the same rounds are asked again: those that are done come from the ledger for nothing, and it goes on.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import re
 from collections.abc import Callable, Mapping

@@ -4,6 +4,8 @@ Every metric has an error by the delta method: what the noise of each cell does 
 does. Where scores are cut is public: from the weights and the released products alone.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from statistics import NormalDist

@@ -4,6 +4,8 @@ Whoever is handed a model sees which study, sites and plans it belongs to, how s
 tell about one patient.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
 from importlib.metadata import version

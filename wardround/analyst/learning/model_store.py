@@ -4,6 +4,8 @@ The card is written last and names the digest of the numbers, so a folder with a
 code that a file brings along.
 """
 
+from __future__ import annotations
+
 import hashlib
 import io
 import json

@@ -4,6 +4,8 @@ Everything here is computed from public numbers: the request, the study, and how
 request asked of the same sites is always the same training, and continues instead of being paid again.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,6 +6,8 @@ A row with an absent value, or with a category that is none of the public ones, 
 in the training.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,6 +4,8 @@ Read as strictly as every other file: a misspelt key that was ignored would trai
 meant, and charge for it. Nothing is asked of anybody before a request is sound.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
 from collections.abc import Iterator

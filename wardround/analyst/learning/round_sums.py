@@ -4,6 +4,8 @@ An honest site's sum cannot be longer than its patients and its noise make it. A
 fault or its attacker's: where sites can be told apart it is left out and the site is named, else the training ends.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

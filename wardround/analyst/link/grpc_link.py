@@ -4,6 +4,8 @@ Every call may be repeated under its key, so a coordinator that restarts in the 
 some seconds and nothing else.
 """
 
+from __future__ import annotations
+
 import datetime
 import time
 from collections.abc import Callable

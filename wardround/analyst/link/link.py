@@ -1,5 +1,7 @@
 """The seam between the analyst and a coordinator: over gRPC in production, direct in a simulation."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

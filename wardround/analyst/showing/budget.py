@@ -4,6 +4,8 @@ It says whom the study protects and against what, what was spent by every accoun
 guarantees, what remains, and what all of it means for one patient.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 JSON knows no infinity, so a number that is not finite is null.
 """
 
+from __future__ import annotations
+
 import datetime
 import math
 from collections.abc import Sequence

@@ -4,6 +4,8 @@ Beliefs that one unit is there are bounded outright by a pure ε. With a δ the 
 the weight δ of these; that is not a chance of failure, and nothing here says so (PROOFS.md#beliefs).
 """
 
+from __future__ import annotations
+
 import datetime
 from dataclasses import dataclass
 

@@ -4,6 +4,8 @@ Numbers of groups are rows; a histogram is bars, a survival curve steps with a b
 band. Plain SVG text, so that it needs no library and can be read, searched and diffed.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Numbers as a person reads them: rounded to what the error supports, in columns, as text or HTML."""
 
+from __future__ import annotations
+
 import datetime
 import html
 import math

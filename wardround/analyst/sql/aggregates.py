@@ -4,6 +4,8 @@ A function is known by its name alone. What another database would mean by a nam
 guessed: it is refused with the nearest thing that works.
 """
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Sequence
 

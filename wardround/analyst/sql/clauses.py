@@ -4,6 +4,8 @@ They work on numbers that were released, so they may name only what the SELECT l
 another question with a charge of its own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

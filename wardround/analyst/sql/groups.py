@@ -4,6 +4,8 @@ A CASE is read for what it does: the real line is cut where its conditions chang
 the first condition that holds there. What the pieces are called is shown and never asked.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Sequence

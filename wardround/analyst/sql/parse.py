@@ -4,6 +4,8 @@ The text is hostile until shown otherwise. It is bounded in length and nesting b
 and whatever the parser throws becomes one sentence.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

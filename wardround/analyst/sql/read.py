@@ -7,6 +7,8 @@ the study. Aliases, labels, HAVING, ORDER BY and LIMIT change how an answer is s
 so equal questions stay equal.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 from sqlglot import exp

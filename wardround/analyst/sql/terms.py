@@ -1,5 +1,7 @@
 """The small words of the SQL reader: names, what to call a thing that is not supported, and what works instead."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from sqlglot import exp

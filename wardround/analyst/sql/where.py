@@ -4,6 +4,8 @@ The tree means exactly what SQL means, absent values included. Chains of AND and
 a comparison always has its column on the left, so that questions which differ only in writing are equal.
 """
 
+from __future__ import annotations
+
 import math
 import re
 

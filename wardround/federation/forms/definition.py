@@ -6,6 +6,8 @@ runs what it needs before rows are read (`check`, `part`) and after (`coordinate
 and is run by the coordinator.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

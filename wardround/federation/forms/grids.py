@@ -4,6 +4,8 @@ A quantiser clamps in integers, so no norm can break; every grid holds a column'
 they fit, so that without noise an answer is exact (PROOFS.md, "Counts, sums and means on the grid").
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -4,6 +4,8 @@ A part says what is added up as two attributes and data: what a unit's rows beco
 handed in (`Sums`), and what makes the cells. A source looks at nothing else; which statistic asked is not its business.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from dataclasses import dataclass
 from enum import StrEnum

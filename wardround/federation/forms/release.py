@@ -4,6 +4,8 @@ A noised integer vector with a date and nothing else: no fingerprint of the rows
 of day. Its bytes are fixed when it is kept, and only those bytes are ever sent.
 """
 
+from __future__ import annotations
+
 import hashlib
 import itertools
 import json

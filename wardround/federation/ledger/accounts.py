@@ -4,6 +4,8 @@ The rows repeat what the chain's entries say, so that a budget can be checked wi
 `verify` compares the two. The database itself refuses an overdraft, whatever the code above it believes.
 """
 
+from __future__ import annotations
+
 import sqlite3
 from dataclasses import dataclass
 

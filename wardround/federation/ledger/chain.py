@@ -1,5 +1,7 @@
 """The chain of entries in a database: each names the digest of the one before it, and none is ever changed."""
 
+from __future__ import annotations
+
 import sqlite3
 from collections.abc import Iterator
 

@@ -4,6 +4,8 @@ A float is written as the text of its shortest exact form, a large integer as it
 every language sees the same numbers. Costs and facts are always written as digits.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterable, Mapping

@@ -5,6 +5,8 @@ down: killed in the middle, the whole is undone and done again, and rows that an
 found as well. A row that cannot be read stays as it is, and whoever needs it says so, as before.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ What `transaction` returned from is on the disk. When a write fails for any othe
 say what is on the disk: the database refuses all further use, and the process must stop and decide from disk.
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import os

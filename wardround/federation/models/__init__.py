@@ -1,5 +1,7 @@
 """The words of a training, and one file a model; the table of them that everything else reads."""
 
+from __future__ import annotations
+
 from wardround.federation.models import linear, logistic, perceptron, poisson
 from wardround.federation.models.model_definition import ModelDefinition
 from wardround.federation.models.training import ModelKind

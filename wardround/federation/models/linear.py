@@ -4,6 +4,8 @@ Products of inputs and target are all that least squares need, so one round of t
 gradients all the same, residuals have a known variance.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -5,6 +5,8 @@ one half; because the pull is a known function of the score, it is taken away ag
 model converges to is what it would be without clipping.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from fractions import Fraction
 

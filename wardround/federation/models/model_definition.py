@@ -8,6 +8,8 @@ What is computed over many rows at once is, to the last bit, the same wherever a
 comes or goes would move what others contribute.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto

@@ -4,6 +4,8 @@ Its first weights are public and the same for everybody: scattered by a fixed ru
 of a model's lineage.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -4,6 +4,8 @@ A residual is divided by the target's upper bound, so that it is at most 1. Coun
 as a rule; errors are widened by how much more the released variance of the target is than its mean.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -5,6 +5,8 @@ contribution is a vector no longer than 1, brought to whole numbers no longer th
 patient's contribution to a step").
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -5,6 +5,8 @@ its whole price is known, and is paid at once. What is decided on the way (where
 scaled) travels in the step and changes no price.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction

@@ -8,6 +8,8 @@ move it, counted in the largest single contribution of a unit: four counts for a
 levels for a tree (PROOFS.md#planning).
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from fractions import Fraction

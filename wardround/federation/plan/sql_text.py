@@ -1,5 +1,7 @@
 """Queries, trainings and studies as text that a person can read: what a steward approves and what a hospital signs."""
 
+from __future__ import annotations
+
 import datetime
 
 from wardround.federation.models.step_layout import LENGTH

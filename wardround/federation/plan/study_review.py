@@ -4,6 +4,8 @@ None of it is a mistake: every study that can be read can be run. But nothing ca
 signed, so what cannot be asked later is told now.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum

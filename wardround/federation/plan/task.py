@@ -1,5 +1,7 @@
 """What travels, as words: an analyst's request in; a task out to a site, a submission back, a receipt for it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -4,6 +4,8 @@ A stage has a share of its fold's squared mu. Sums over everybody add up exactly
 together, so their one noise is searched for. What comes out is priced once more, as every site will price it.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

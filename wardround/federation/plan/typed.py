@@ -5,6 +5,8 @@ nothing the study does not describe ever reaches its tables. Equal questions bec
 one plan id. Every mistake is one sentence before anything is charged.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 from dataclasses import dataclass

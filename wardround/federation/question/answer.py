@@ -4,6 +4,8 @@ A number that is not known is not shown as one. Why follows from released number
 saying it tells nothing more.
 """
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
 from enum import StrEnum

@@ -4,6 +4,8 @@ How an answer is shown (names, order, how many lines) is no part of it: equal qu
 are paid for once.
 """
 
+from __future__ import annotations
+
 import datetime
 import itertools
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 Both sides ask it, because they trust nobody. It sees public things only: the question and the study.
 """
 
+from __future__ import annotations
+
 import datetime
 import math
 

@@ -1,5 +1,7 @@
 """Every statistic, one file each, and the table of them: the rest of the house reads it and knows none by name."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Sequence
 from typing import assert_never
 

@@ -1,5 +1,7 @@
 """CORR(x, y, …): the correlation of every two columns from their sums of products, with noise and sampling."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Iterator

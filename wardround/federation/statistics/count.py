@@ -3,6 +3,8 @@
 A patient has so many events at most, and is in so many groups at most; the noised total is the answer itself.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from wardround.federation.errors import QueryMistaken

@@ -5,6 +5,8 @@ therefore divides by the variance a cell really has, and its p-value is found by
 same noise; the seed is the plan's id.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Iterator

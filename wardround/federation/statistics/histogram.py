@@ -4,6 +4,8 @@ A unit is in one interval of a group. Counts stay as they were released, below z
 unbiased.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Iterator
 

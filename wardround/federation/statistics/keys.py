@@ -5,6 +5,8 @@ showed the key, and says nothing of those that did not. The noise of a key near 
 been upwards: the lower end of its interval is as low as noise that has passed the threshold makes it.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from statistics import NormalDist

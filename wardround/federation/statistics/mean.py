@@ -5,6 +5,8 @@ whatever x is, so numerator and denominator share one charge (PROOFS.md, "Counts
 is L + w·A/(A + B) with w = U − L, and its interval is Fieller's: exact for the ratio of two normal sums.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from fractions import Fraction

@@ -5,6 +5,8 @@ whichever has the smaller expected regret. A site that voted for the winner has 
 of the others only the declared number of patients is known. The bound on the regret says both.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 

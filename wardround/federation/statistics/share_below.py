@@ -4,6 +4,8 @@ A record has one of two codes, so a unit moves a group by one count. A share is 
 a single quantile asks it again and again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from fractions import Fraction
 

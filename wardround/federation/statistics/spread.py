@@ -5,6 +5,8 @@ length, so the three share one charge. With y = (x − centre)/H in [−1, 1] a 
 the same noise. The variance is that of the records themselves, Σ(x − x̄)²/n.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """SUM(x): the values of rows, of each unit at most so many, added up on a grid that holds the column's steps."""
 
+from __future__ import annotations
+
 from wardround.federation.forms.definition import Definition, Function, need_numbers
 from wardround.federation.forms.grids import sum_quantiser
 from wardround.federation.forms.parts import Frame, Part, Records, Sums, Tally

@@ -5,6 +5,8 @@ The curve is the product of 1 − d/R over the times, R being all that are still
 product to first order, because one noised count changes R at every earlier time (PROOFS.md#survival).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

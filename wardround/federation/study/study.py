@@ -4,6 +4,8 @@ Bounds, categories, the unit of privacy, the overlap and the budget are all publ
 signs the hash of this word; a plan that names another hash is refused.
 """
 
+from __future__ import annotations
+
 import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -3,6 +3,8 @@
 Everything a later answer relies on is checked here, once, from the text alone.
 """
 
+from __future__ import annotations
+
 import datetime
 import math
 import re

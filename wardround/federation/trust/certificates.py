@@ -5,6 +5,8 @@ them at enrolment. Who a certificate is for stands in a URI, `wardround:site/NAM
 `wardround:analyst/NAME`, never in free text.
 """
 
+from __future__ import annotations
+
 import datetime
 import hashlib
 from dataclasses import dataclass

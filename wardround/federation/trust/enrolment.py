@@ -5,6 +5,8 @@ until it is used or expires, so it travels by a channel the hospital trusts. It 
 coordinator; the authority's certificate inside is what the enrolment connection is checked against.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass

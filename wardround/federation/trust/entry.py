@@ -1,5 +1,7 @@
 """One line of a ledger: chained to the one before it and signed by whoever keeps the ledger."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated

@@ -7,6 +7,8 @@ length (PROOFS.md#randomised-response). No study can ask it: the audit tries its
 plain.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """Mechanisms broken on purpose. An audit that does not flag every one of them proves nothing by its silence."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from fractions import Fraction
 

@@ -1,5 +1,7 @@
 """Losses computed from probabilities instead of samples, over every way one patient can move a total."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Callable, Iterable

@@ -3,6 +3,8 @@
 A question per ward answers as many independent experiments as there are wards, so that few questions suffice.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path

@@ -1,5 +1,7 @@
 """What an audit finds: for every claim a proved lower bound, and for every broken control whether it was seen."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,5 +1,7 @@
 """Questions of both kinds of noise, planned, read, bounded and noised as a site does it, many times over."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """One audit: every claim, every control, in the same run and on the same code."""
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

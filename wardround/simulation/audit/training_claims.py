@@ -4,6 +4,8 @@ A patient is one contribution to each sum, whatever the number of its rows, is i
 by coins that fall anew in each step. Each of these is broken once, and must be flagged.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

@@ -7,6 +7,8 @@ The canary stands in a corner of the bounds and is ill where its neighbours are 
 contribution is as long as one may be: nothing that a training is charged for is left unused by this patient.
 """
 
+from __future__ import annotations
+
 import csv
 import hashlib
 import math

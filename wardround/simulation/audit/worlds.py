@@ -4,6 +4,8 @@ The canary has more rows than may count, in more groups than may count, with val
 the pipeline fails to bound shows.
 """
 
+from __future__ import annotations
+
 import csv
 import hashlib
 from collections.abc import Iterable

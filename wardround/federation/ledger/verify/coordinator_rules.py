@@ -1,5 +1,7 @@
 """What must be true of a coordinator's ledger, entry by entry."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 
 from wardround.federation.errors import LedgerCorrupt

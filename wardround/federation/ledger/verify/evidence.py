@@ -5,6 +5,8 @@ An export is a text file that anybody can keep, read and verify: a header, then 
 was charged and the hashes of what left; no release and no key is in it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json

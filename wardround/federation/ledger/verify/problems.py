@@ -1,5 +1,7 @@
 """What can be wrong with a ledger: stable codes that scripts may depend on."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum

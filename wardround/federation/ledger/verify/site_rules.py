@@ -4,6 +4,8 @@ A table is closed once, and opened for a reason there can be. An entry that char
 reads; what the chain alone proves is that nothing is charged or released while every table of the study is closed.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping
 

@@ -1,5 +1,7 @@
 """What must be true of trainings in a ledger: paid whole before any further round, and each round taken once."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 
 from wardround.federation.ledger.verify.problems import Code, Problem

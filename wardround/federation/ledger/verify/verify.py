@@ -4,6 +4,8 @@ Every byte may be hostile or damaged. The verdict is a list of problems, never a
 no ledger at all, or one that stays locked, raises.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Iterator
