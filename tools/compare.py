@@ -49,7 +49,8 @@ SETTINGS: Mapping[str, str] = {
     "training": "--trainings 1",
 }
 # Whom a benchmark measures beside us takes the same time in both, and would hide a difference.
-_START = "import sys; sys.modules['opendp'] = None; from bench.{name} import main; main()"
+_START = "import sys; {alone}\nfrom bench.{name} import main; main()"
+_ALONE = {"bounded_count": "sys.modules['opendp'] = None", "prepared": "sys.modules['opendp'] = None"}
 _ROW = re.compile(r"^(?P<name>\S.*?)\s{2,}(?P<write>[\d.]+)\s+(?P<read>[\d.]+)$", re.MULTILINE)
 
 
@@ -87,7 +88,12 @@ def measured(checkout: Path, name: str) -> dict[str, float]:
     """What one run of a benchmark took: its processor time, or what it measured itself."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(  # noqa: S603 -- our own words
-            [checkout / ".venv/bin/python", "-c", _START.format(name=name), *SETTINGS[name].split()],
+            [
+                checkout / ".venv/bin/python",
+                "-c",
+                _START.format(name=name, alone=_ALONE.get(name, "")),
+                *SETTINGS[name].split(),
+            ],
             cwd=checkout,
             env=os.environ | {"PYTHONPATH": f"{checkout}:{checkout / 'bench'}:{HERE}"},
             stdout=output,

@@ -16,18 +16,7 @@ RECORDED = Path(__file__).parent / "measured" / "benchmarks.json"
 # It compares what is stored with what was stored before by itself.
 OF_ITS_OWN = {"stored_words"}
 # Can be compared, and has not been: `python -m tools.compare` adds it to the file, and its name goes from here.
-NOT_COMPARED: set[str] = {
-    "accuracy",
-    "ask",
-    "flower",
-    "giant_patient",
-    "heart_disease",
-    "learning",
-    "noise",
-    "postgresql",
-    "prepared",
-    "training",
-}
+NOT_COMPARED: set[str] = {"ask", "giant_patient", "heart_disease", "learning", "postgresql", "training"}
 
 
 def recorded() -> dict[str, list[Comparison]]:
