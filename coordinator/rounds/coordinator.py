@@ -94,7 +94,8 @@ class Coordinator:
         with self._inside():
             receipt = self._collection.accept(site, submission)
             # What a steward approved days later finds no round running; it goes on without anybody asking again.
-            if receipt is not None and not self._rounds.running(submission.plan_id):
+            running, _ = self._rounds.state(submission.plan_id)
+            if receipt is not None and not running:
                 self._take_up(unfinished(self.ledger, submission.plan_id))
             return receipt
 

@@ -106,9 +106,6 @@ class Rounds(Protocol):
     def start(self, plan_id: str, run: Callable[[], None]) -> None:
         """Have the round of this plan run, unless it runs already."""
 
-    def running(self, plan_id: str) -> bool:
-        """Whether the round is on its way to an outcome."""
-
     def drive(self, plan_id: str) -> None:
         """Give the round the caller's time, where it has no thread; raises what the round raises."""
 
@@ -142,10 +139,6 @@ class ThreadedRounds:
             future = self._pool.submit(run)
             self._rounds[plan_id] = future
         future.add_done_callback(lambda done: self._note(plan_id, done))
-
-    def running(self, plan_id: str) -> bool:
-        """Whether a thread runs the round."""
-        return self.state(plan_id)[0]
 
     def drive(self, plan_id: str) -> None:
         """Nothing: the round has its own thread."""

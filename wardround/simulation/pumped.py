@@ -75,10 +75,6 @@ class DrivenRounds:
         """Remember the round for whoever watches it."""
         self._waiting[plan_id] = run
 
-    def running(self, plan_id: str) -> bool:
-        """Whether the round is being driven, or waits to be."""
-        return plan_id in self._waiting or plan_id in self._driven
-
     def drive(self, plan_id: str) -> None:
         """Run the round to its end."""
         run = self._waiting.pop(plan_id, None)
@@ -91,8 +87,8 @@ class DrivenRounds:
             self._driven.discard(plan_id)
 
     def state(self, plan_id: str) -> tuple[bool, BaseException | None]:
-        """Whether it runs, and no outcome: what a driven round raises, its driver gets."""
-        return self.running(plan_id), None
+        """Whether it is driven or waits to be, and no outcome: what a driven round raises, its driver gets."""
+        return plan_id in self._waiting or plan_id in self._driven, None
 
     def fault(self) -> BaseException | None:
         return None
