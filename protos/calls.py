@@ -17,7 +17,6 @@ from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub
 from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceStub
 from protos._generated.site_service_pb2_grpc import SiteServiceStub
 from protos.chunked_release import CALL_SECONDS, submit
-from protos.fields import refuse
 from protos.pages import Page, Watched, joined, read_watched
 from protos.statuses import call
 from protos.words import (
@@ -39,6 +38,7 @@ from protos.words import (
     write_question,
 )
 from wardround.federation.errors import MalformedMessage
+from wardround.federation.limits import refuse
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, BudgetReport, Estimate, Preview, Progress
 from wardround.federation.trust.enrolment import Enrolment, Greeting

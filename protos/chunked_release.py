@@ -14,12 +14,11 @@ from typing import Annotated, Protocol
 from protos._generated import release_pb2 as pb
 from protos._generated import site_service_pb2 as site_pb
 from protos._generated.site_service_pb2_grpc import SiteServiceStub
-from protos.fields import refuse
 from protos.statuses import call
 from protos.words import DECLINED, ENTRY, FAILED, PENDING, RECEIPT, WORDS
 from wardround.federation.errors import InvariantBroken, MalformedMessage
 from wardround.federation.forms.release import release_hash
-from wardround.federation.limits import Many, Whole, hash_of
+from wardround.federation.limits import Many, Whole, hash_of, refuse
 from wardround.federation.plan.task import Declined, Failed, Pending, Released, Submission
 from wardround.federation.trust.entry import Entry
 

@@ -32,15 +32,17 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from protos import fields
-from protos.fields import Body, Convert, Field, Item, refuse
+from protos.fields import Body, Field, Item
 from wardround.federation.errors import MalformedMessage, QueryMistaken
 from wardround.federation.limits import (
     INFINITE_IF_ABSENT,
+    Convert,
     Counted,
     Doubles,
     Finite,
     Form,
     Limit,
+    Limits,
     Many,
     Member,
     Names,
@@ -50,6 +52,8 @@ from wardround.federation.limits import (
     Text,
     Unfit,
     Whole,
+    limited,
+    refuse,
 )
 
 _W = TypeVar("_W")
@@ -334,8 +338,8 @@ class _Reading:
         if not any(isinstance(limit, _ENOUGH.get(bare, ())) for limit in limits):
             raise TypeError(f"{self.message.name}.{wire.name} does not say what it may hold")
         if counted is None:
-            return Item(take=fields.limited(limits))
-        return Item(cast("Convert", counted.number), fields.limited(limits, cast("Convert", counted.value)))
+            return Item(take=limited(limits))
+        return Item(cast("Convert", counted.number), limited(limits, cast("Convert", counted.value)))
 
     def _unlimited(self, name: str, notes: tuple[object, ...]) -> None:
         """A limit around a word, a kind or a choice would be read past: it belongs to what is inside."""
@@ -373,7 +377,7 @@ def _member(bare: object, notes: tuple[object, ...], wire: EnumDescriptor, field
     return Item(written.__getitem__, take)
 
 
-def _limits(notes: tuple[object, ...]) -> fields.Limits:
+def _limits(notes: tuple[object, ...]) -> Limits:
     return tuple(note for note in notes if isinstance(note, Limit))
 
 

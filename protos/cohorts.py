@@ -19,9 +19,9 @@ from google.protobuf.message import Message
 
 from protos._generated import plan_pb2 as pb
 from protos.codec import Codec
-from protos.fields import Body, refuse
+from protos.fields import Body
 from wardround.federation.errors import MalformedMessage, QueryMistaken
-from wardround.federation.limits import MAX_TEXT, Finite, Many, Text
+from wardround.federation.limits import MAX_TEXT, Finite, Many, Text, refuse
 from wardround.federation.question.cohort import (
     MAX_DEPTH,
     MAX_TERMS,

@@ -15,10 +15,7 @@ from typing import Protocol, cast
 from google.protobuf.message import Message
 
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.limits import Limit
-
-Convert = Callable[[object], object]
-Limits = tuple[Limit[object], ...]
+from wardround.federation.limits import Convert, Limits, refuse
 
 
 class Body(Protocol):
@@ -47,33 +44,6 @@ class Item:
     put: Convert | None = None
     take: Convert | None = None
     body: Body | None = None
-
-
-def refuse(fault: str | None) -> None:
-    """Refuse the message for this fault, if there is one."""
-    if fault is not None:
-        raise MalformedMessage(fault)
-
-
-def limited(limits: Limits, back: Convert | None = None) -> Convert:
-    """What a plain value of the wire means, once every limit holds."""
-    if back is None and len(limits) == 1:
-        fault_of = limits[0].fault
-
-        def take(value: object) -> object:
-            if (fault := fault_of(value)) is not None:
-                raise MalformedMessage(fault)
-            return value
-
-        return take
-
-    def convert(value: object) -> object:
-        meant = value if back is None else back(value)
-        for limit in limits:
-            refuse(limit.fault(meant))
-        return meant
-
-    return convert
 
 
 def plain(wire: str, item: Item) -> Field:

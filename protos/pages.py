@@ -15,10 +15,9 @@ from itertools import islice
 
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated import answer_pb2
-from protos.fields import refuse
 from protos.words import ANSWER, ESTIMATE, PROGRESS, Wait
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.limits import NUMBER_BYTES, Names, Whole
+from wardround.federation.limits import NUMBER_BYTES, Names, Whole, refuse
 from wardround.federation.question.answer import MAX_ESTIMATES, MAX_UPDATE_BYTES, Answer, Estimate, Progress, Update
 from wardround.federation.question.query import MAX_DIMENSION
 

@@ -15,10 +15,9 @@ import grpc
 
 from protos._generated import fault_pb2 as pb
 from protos.codec import parse
-from protos.fields import refuse
 from wardround.federation import errors
 from wardround.federation.errors import BudgetExceeded, FederationError, InvariantBroken, MalformedMessage
-from wardround.federation.limits import word_of
+from wardround.federation.limits import refuse, word_of
 from wardround.federation.plain_text import escaped
 
 FAULT_KEY = "wardround-fault-bin"

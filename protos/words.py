@@ -27,11 +27,10 @@ from protos._generated import site_service_pb2 as site
 from protos.channels import MAX_MESSAGE_BYTES
 from protos.codec import Codec, Record, StandIn
 from protos.cohorts import BY_HAND
-from protos.fields import refuse
 from wardround.federation import canonical
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.ledger.rewriting import Rewritten
-from wardround.federation.limits import Counted, Names, Pem, PlanId, Text, Whole
+from wardround.federation.limits import Counted, Names, Pem, PlanId, Text, Whole, refuse
 from wardround.federation.models.training import Stage, Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan

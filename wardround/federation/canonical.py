@@ -28,7 +28,7 @@ from types import NoneType, UnionType
 from typing import Annotated, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.limits import Limit, Member
+from wardround.federation.limits import Convert, Limit, Member, limited, refuse
 
 LATER: Mapping[str, bool] = {"later": True}
 """The metadata of a field that a word gained after it was first signed."""
@@ -38,8 +38,7 @@ _AS_THEY_ARE = frozenset({str, int, bool, type(None)})
 _Json = dict[str, "_Json"] | list["_Json"] | str | int | bool | None
 
 _W = TypeVar("_W")
-_Read = Callable[[object], object]
-_Readers = Mapping[object, _Read]
+_Readers = Mapping[object, Convert]
 """How a value is read, by its form: the name of a word, the tag of a value, or JSON's own type."""
 
 
@@ -121,7 +120,7 @@ def _readers(hint: object) -> _Readers:
     bare, notes = (get_args(hint)[0], get_args(hint)[1:]) if get_origin(hint) is Annotated else (hint, ())
     limits = tuple(note for note in notes if isinstance(note, Limit))
     found = _bare(bare, [but for note in notes if isinstance(note, Member) for but in note.but])
-    return {form: _limited(read, limits) for form, read in found.items()} if limits else found
+    return {form: limited(limits, read) for form, read in found.items()} if limits else found
 
 
 def _bare(bare: object, but: Iterable[Enum]) -> _Readers:
@@ -148,21 +147,6 @@ def _apart(found: list[_Readers]) -> _Readers:
     return merged
 
 
-def _limited(read: _Read, limits: tuple[Limit[object], ...]) -> _Read:
-    def limited(value: object) -> object:
-        meant = read(value)
-        for limit in limits:
-            _refuse(limit.fault(meant))
-        return meant
-
-    return limited
-
-
-def _refuse(fault: str | None) -> None:
-    if fault is not None:
-        raise MalformedMessage(fault)
-
-
 def _word(kind: type, value: object) -> object:
     silent, readers = _fields(kind)
     match value:
@@ -171,7 +155,7 @@ def _word(kind: type, value: object) -> object:
         case _:
             raise ValueError("a word lacks a field")
     if (fault := getattr(word, "fault", None)) is not None:
-        _refuse(fault())
+        refuse(fault())
     return cast("object", word)
 
 
@@ -183,7 +167,7 @@ def _fields(kind: type) -> tuple[frozenset[str], Mapping[str, _Readers]]:
     return silent, {field.name: _readers(hints[field.name]) for field in fields}
 
 
-def _member(members: list[Enum]) -> _Read:
+def _member(members: list[Enum]) -> Convert:
     known = {str(member.value): member for member in members}
     if len(known) < len(members):
         raise TypeError("two members have one value")

@@ -18,6 +18,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated, Generic, TypeVar
 
+from wardround.federation.errors import MalformedMessage
 from wardround.federation.plain_text import text_fault
 
 MAX_TEXT = 256
@@ -293,3 +294,33 @@ Nonce = Annotated[str, Form("a nonce has at most 64 letters, digits, '-' and '_'
 PlanId = Annotated[str, hash_of("a plan id")]
 StudyHash = Annotated[str, hash_of("a study's hash")]
 RefusalCode = Annotated[str, word_of("a refusal's code")]
+
+Convert = Callable[[object], object]
+Limits = tuple[Limit[object], ...]
+
+
+def refuse(fault: str | None) -> None:
+    """Refuse what was read for this fault, if there is one."""
+    if fault is not None:
+        raise MalformedMessage(fault)
+
+
+def limited(limits: Limits, back: Convert | None = None) -> Convert:
+    """What a value that was read means, once every limit holds."""
+    if back is None and len(limits) == 1:
+        fault_of = limits[0].fault
+
+        def take(value: object) -> object:
+            if (fault := fault_of(value)) is not None:
+                raise MalformedMessage(fault)
+            return value
+
+        return take
+
+    def convert(value: object) -> object:
+        meant = value if back is None else back(value)
+        for limit in limits:
+            refuse(limit.fault(meant))
+        return meant
+
+    return convert
