@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.rules import ROOT, SHIPPED
+from tests.architecture.copied_tree import changed_copy, run
+from tests.architecture.rules import ROOT
 
 MODELS = "wardround/federation/models"
 ADDED = f"{MODELS}/cauchit.py"
@@ -74,18 +72,21 @@ MODEL = ModelDefinition(
 )
 '''
 # One line each, and where it goes.
-LINES = {
-    f"{MODELS}/__init__.py": (
-        ("import linear, logistic", "import cauchit, linear, logistic"),
-        ("    perceptron.MODEL,\n", "    perceptron.MODEL,\n    cauchit.MODEL,\n"),
+LINES = (
+    (f"{MODELS}/__init__.py", "import linear, logistic", "import cauchit, linear, logistic"),
+    (f"{MODELS}/__init__.py", "    perceptron.MODEL,\n", "    perceptron.MODEL,\n    cauchit.MODEL,\n"),
+    (
+        f"{MODELS}/training.py",
+        '    PERCEPTRON = "perceptron"\n',
+        '    PERCEPTRON = "perceptron"\n    CAUCHIT = "cauchit"\n',
     ),
-    f"{MODELS}/training.py": (
-        ('    PERCEPTRON = "perceptron"\n', '    PERCEPTRON = "perceptron"\n    CAUCHIT = "cauchit"\n'),
+    (
+        "protos/plan.proto",
+        "  MODEL_KIND_PERCEPTRON = 4;\n",
+        "  MODEL_KIND_PERCEPTRON = 4;\n  MODEL_KIND_CAUCHIT = 5;\n",
     ),
-    "protos/plan.proto": (
-        ("  MODEL_KIND_PERCEPTRON = 4;\n", "  MODEL_KIND_PERCEPTRON = 4;\n  MODEL_KIND_CAUCHIT = 5;\n"),
-    ),
-}
+)
+TOUCHED = {name for name, _, _ in LINES}
 
 TRAINING = """\
 import json, pathlib, sys
@@ -130,32 +131,15 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree with one model more."""
-    copy = tmp_path_factory.mktemp("tree")
-    for name in (*SHIPPED, "tools", "tests/analyst/learning"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", copy)
-    (copy / ADDED).write_text(CAUCHIT, encoding="utf-8")
-    for name, changes in LINES.items():
-        text = (copy / name).read_text(encoding="utf-8")
-        for old, new in changes:
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        (copy / name).write_text(text, encoding="utf-8")
-    run(copy, "-m", "tools.generate_protos")
-    return copy
-
-
-def run(copy: Path, *words: str) -> str:
-    found = subprocess.run([sys.executable, *words], cwd=copy, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    return found.stdout
+    folder = tmp_path_factory.mktemp("tree")
+    return changed_copy(folder, added={ADDED: CAUCHIT}, lines=LINES, beside=("tests/analyst/learning",))
 
 
 def test_the_architecture_names_the_files_that_a_new_model_takes() -> None:
     (row,) = re.findall(r"(?m)^\| model \| .*$", (ROOT / "ARCHITECTURE.md").read_text("utf-8"))
     named = set(re.findall(r"`(\w[\w/]+\.(?:py|proto))`", row))
-    assert named == {f"{MODELS}/poisson.py", *LINES}
-    assert len({ADDED, *LINES}) == 4
+    assert named == {f"{MODELS}/poisson.py", *TOUCHED}
+    assert len({ADDED, *TOUCHED}) == 4
 
 
 def test_a_new_model_is_trained_kept_and_used_end_to_end(tree: Path, tmp_path: Path) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.rules import ROOT, SHIPPED
+from tests.architecture.copied_tree import changed_copy, run
+from tests.architecture.rules import ROOT
 
 ASKED = Path(__file__).with_name("ask_new_statistic.py")
 RATE = '''"""RATE(x): the share of units with a yes, over units of their own shares."""
@@ -43,6 +40,7 @@ RATE = Definition(
 )
 '''
 FEDERATION = "wardround/federation"
+ADDED = f"{FEDERATION}/statistics/rate.py"
 # File, line, and what is written below it.
 LINES = (
     (f"{FEDERATION}/question/query.py", '    KEYS = "keys"\n', '    RATE = "rate"\n'),
@@ -63,25 +61,8 @@ LINES = (
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is shipped, with one more statistic in it."""
-    folder = tmp_path_factory.mktemp("tree")
-    for package in (*SHIPPED, "tools"):
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / FEDERATION / "statistics" / "rate.py").write_text(RATE, encoding="utf-8")
-    for name, above, line in LINES:
-        text = (folder / name).read_text(encoding="utf-8")
-        assert text.count(above) == 1
-        (folder / name).write_text(text.replace(above, above + line), encoding="utf-8")
-    run(folder, "-m", "tools.generate_protos")
-    return folder
-
-
-def run(folder: Path, *arguments: str) -> str:
-    """Python in the copy: nothing of it may come from the tree it was copied from."""
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    lines = ((name, above, above + line) for name, above, line in LINES)
+    return changed_copy(tmp_path_factory.mktemp("tree"), added={ADDED: RATE}, lines=lines)
 
 
 def test_a_statistic_of_known_sums_is_four_files(tree: Path) -> None:
@@ -95,7 +76,7 @@ def test_a_statistic_of_known_sums_is_four_files(tree: Path) -> None:
         for name in written
         if not (ROOT / name).is_file() or (ROOT / name).read_bytes() != (tree / name).read_bytes()
     }
-    assert differing == {f"{FEDERATION}/statistics/rate.py", *(name for name, _, _ in LINES)}
+    assert differing == {ADDED, *(name for name, _, _ in LINES)}
     assert len(differing) == 4
 
 
