@@ -74,6 +74,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --fork
 
 lock: setup  ## choose the newest versions anew, into requirements.lock and the containers' locks
 	@$(COMPILE) --upgrade --extra dev -o requirements.lock pyproject.toml
+	@$(COMPILE) -c requirements.lock --extra docs -o docs/requirements.lock pyproject.toml
 	@$(COMPILE) -c requirements.lock -o deploy/coordinator.lock pyproject.toml
 	@$(COMPILE) -c requirements.lock --extra duckdb --extra postgresql -o deploy/site.lock pyproject.toml
 	@echo hatchling | $(COMPILE) -c requirements.lock -o deploy/build.lock -
