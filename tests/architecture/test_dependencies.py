@@ -57,7 +57,7 @@ def imported_by(*folders: str) -> set[str]:
 
 
 def shipped_extras() -> Iterator[tuple[str, list[str]]]:
-    return ((name, requirements) for name, requirements in EXTRAS.items() if name not in ("all", "dev"))
+    return ((name, requirements) for name, requirements in EXTRAS.items() if name not in ("all", "dev", "docs"))
 
 
 def test_everything_that_the_source_imports_is_declared() -> None:

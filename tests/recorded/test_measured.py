@@ -15,8 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORDED = Path(__file__).parent / "measured" / "benchmarks.json"
 # It compares what is stored with what was stored before by itself.
 OF_ITS_OWN = {"stored_words"}
-# Can be compared, and has not been: `python -m tools.compare` adds it to the file, and its name goes from here.
-NOT_COMPARED: set[str] = {"ask", "giant_patient", "heart_disease", "learning", "postgresql", "training"}
 
 
 def recorded() -> dict[str, list[Comparison]]:
@@ -33,7 +31,7 @@ def test_every_benchmark_can_be_compared() -> None:
 
 
 def test_every_benchmark_was_compared_and_none_was_slower() -> None:
-    assert set(recorded()) == set(SETTINGS) - NOT_COMPARED
+    assert set(recorded()) == set(SETTINGS)
     for bench, ones in recorded().items():
         for one in ones:
             assert one.setting == SETTINGS[bench]

@@ -14,7 +14,7 @@ from site_agent.reading.batches import stat_text
 from site_agent.reading.dataset import Dataset
 from site_agent.reading.memory_limits import Limits
 from site_agent.reading.sources.duckdb.connection import locked_database
-from site_agent.reading.sources.duckdb.mended_files import MendedFiles
+from site_agent.reading.sources.duckdb.mended_filesystem import MendedFiles
 from site_agent.reading.sources.files import file_soundness
 from site_agent.reading.sources.files.csv_soundness import Header
 from site_agent.reading.sources.files.file_readers import csv_reader, parquet_reader

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import duckdb
 
 from site_agent.reading.memory_limits import Limits
-from site_agent.reading.sources.duckdb.mended_files import MendedFile, MendedFiles
+from site_agent.reading.sources.duckdb.mended_files import MendedFile
 
 # Fixed before the first statement and then locked. `type_pushdown` would move a cast into the CSV reader,
 # where it raises and prints the row; `common_subexpressions` moves what two TRY have in common out of both.
@@ -52,6 +52,9 @@ def locked_database(
     connection = duckdb.connect(":memory:", config=settings)
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     if mended:
+        # Loads fsspec, which few sites need.
+        from site_agent.reading.sources.duckdb.mended_filesystem import MendedFiles  # noqa: PLC0415
+
         connection.register_filesystem(MendedFiles(mended))
         # Page by page, as from a disk: a column of a row group may be larger than the memory.
         connection.execute("SET GLOBAL disable_parquet_prefetching = true")
