@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from wardround.analyst.asking.client import connect
-from wardround.cli.demo import SITE, DemoScene
+from wardround.cli.demo_scene import SITE, DemoScene
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.simulation.synthetic import STUDY
 

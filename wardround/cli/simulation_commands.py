@@ -125,6 +125,9 @@ def _models(
 def demo(
     sites: Annotated[int, typer.Option("--sites", metavar="N", help="How many hospitals.")] = 4,
     keep: Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Keep everything in DIR.")] = None,
+    pictures: Annotated[
+        Path | None, typer.Option("--pictures", metavar="DIR", help="Where pictures go (default: demo-pictures).")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a real federation on loopback: separate processes, mutual TLS, durable ledgers, synthetic patients."""
@@ -133,6 +136,6 @@ def demo(
     if not FEWEST_SITES <= sites <= MOST_SITES:
         raise Mistaken(f"--sites is {sites}; a demo needs from {FEWEST_SITES} to {MOST_SITES} hospitals.")
     line = note if as_json else say
-    document = run_demo(sites=sites, keep=keep, tell=lambda text: line(*text.split("\n")))
+    document = run_demo(sites=sites, keep=keep, pictures=pictures, tell=lambda text: line(*text.split("\n")))
     if as_json:
         print_document(document)
