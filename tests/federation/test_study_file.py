@@ -158,6 +158,17 @@ def test_a_later_key_that_is_used_makes_another_study() -> None:
     assert len(hashes) == 3
 
 
+def test_a_unit_is_a_later_key_of_a_number() -> None:
+    text = STUDY.replace("upper = 200", 'upper = 200, unit = "mmHg"')
+    assert text != STUDY
+    measured = parse_study(text)
+    assert measured.table("encounters").column("sbp").unit == "mmHg"
+    assert parse_study(STUDY).table("encounters").column("sbp").unit == ""
+    assert measured.study_hash != parse_study(STUDY).study_hash
+    assert b'"unit":"mmHg"' in canonical.encode(measured)
+    assert b'"unit":""' not in canonical.encode(parse_study(STUDY))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Word:
     first: int
@@ -217,6 +228,13 @@ def test_windows_are_declared_apart_from_groups_or_not_at_all() -> None:
         ('type = "category" }', 'type = "category", default = "" }', "default must be"),
         ("max_rows_per_unit = 4", "max_rows_per_unit = 4\nmax_windows_per_unit = 0", "whole number from 1"),
         ("max_rows_per_unit = 4", "max_rows_per_unit = 4\nmax_window_per_unit = 2", "did you mean 'max_windows"),
+        (
+            'type = "category" }',
+            'type = "category", unit = "mmHg" }',
+            "unit must be a text of at most 32 characters, in",
+        ),
+        ("upper = 200", 'upper = 200, unit = ""', "unit must be a non-empty text"),
+        ("upper = 200", f'upper = 200, unit = "{33 * "m"}"', "unit must be a text of at most 32 characters"),
     ],
 )
 def test_a_mistake_in_a_later_key_gets_one_sentence_too(old: str, new: str, said: str) -> None:

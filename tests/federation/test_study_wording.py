@@ -32,6 +32,9 @@ def test_a_hospital_reads_every_bound_it_signs() -> None:
     assert "ε = 3 at δ = 1e-06, of it ε = 0.5 for Laplace noise; answers need 3 sites" in text
     assert "at most 4 rows and 2 groups for each" in text
     assert "sbp: number from 80 to 200 in steps of 0.1; absent counts as 120.0" in text
+    assert "sbp: number from 80 to 200 mmHg in steps" in study_text(
+        parse_study(STUDY.replace("0.1", '0.1, unit = "mmHg"'))
+    )
     assert "ward: category, one of 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h' and 2 more" in text
 
 

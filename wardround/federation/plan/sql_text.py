@@ -89,6 +89,7 @@ def _column_text(column: Column) -> str:
         text += f" from {first} to {last}"
     elif column.lower is not None and column.upper is not None:
         text += f" from {float(column.lower):.12g} to {float(column.upper):.12g}"
+    text += f" {column.unit}" if column.unit else ""
     if column.step is not None and column.step != 1:
         text += f" in steps of {float(column.step):.12g}"
     if column.open:

@@ -46,6 +46,7 @@ class Column:
     """A column as the study declares it; bounds are exact decimals, those of a date its day numbers.
 
     A category without values is open: its values are not public, so they are selected before they are grouped by.
+    `unit` is what its numbers are measured in, for readers: nothing is computed from it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Column:
     step: Fraction | None = None
     values: tuple[str, ...] = ()
     default: Value | None = None
+    unit: str = field(default="", metadata=canonical.LATER)
 
     @property
     def numeric_bounds(self) -> tuple[Fraction, Fraction] | None:

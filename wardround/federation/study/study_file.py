@@ -21,6 +21,7 @@ from wardround.privacy.budget.parallel import Group
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 MAX_BOUND = 10**15
 MAX_CATEGORIES = 100_000
+MAX_UNIT = 32
 WEEK_SECONDS = 7 * 24 * 3600.0
 
 
@@ -151,9 +152,20 @@ def _column(name: str, section: Section) -> Column:
             lower, upper = _days(section)
         case ColumnType.BOOLEAN:
             pass
-    column = Column(name, kind, lower, upper, step, values, _default(section, kind, lower, upper, values))
+    default = _default(section, kind, lower, upper, values)
+    column = Column(name, kind, lower, upper, step, values, default, _measured_in(section, kind))
     section.close()
     return column
+
+
+def _measured_in(section: Section, kind: ColumnType) -> str:
+    """The unit of a column's numbers; empty where the study names none."""
+    if not section.has("unit"):
+        return ""
+    unit = section.text("unit")
+    if kind not in (ColumnType.INTEGER, ColumnType.NUMBER) or len(unit) > MAX_UNIT:
+        raise section.fault("unit", f"a text of at most {MAX_UNIT} characters, in a column of numbers")
+    return unit
 
 
 def _bounds(section: Section, kind: ColumnType) -> tuple[Fraction | None, Fraction | None, Fraction | None]:
