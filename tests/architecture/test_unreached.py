@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from tests.architecture.rules import ROOT, SHIPPED, python_files, read
 from tests.docs.pages import pages
 
-# What others call: Python's and notebooks' protocols, gRPC's, fsspec's and Flower's interfaces.
+# What others call: Python's and notebooks' protocols, gRPC's, fsspec's, click's and Flower's interfaces.
 CALLED_BY_OTHERS = {
+    "_main_shell_completion",
     "_repr_html_",
     "create_message",
+    "format_commands",
     "get_node_ids",
     "intercept_service",
     "modified",

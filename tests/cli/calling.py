@@ -8,7 +8,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from wardround.cli.main import main
+import click
+import typer
+
+from wardround.cli.main import app, main
 
 
 @dataclass(frozen=True)
@@ -44,3 +47,20 @@ def call(*words: object) -> Call:
             code = left.code
     assert isinstance(code, int)
     return Call(code, out.getvalue(), err.getvalue())
+
+
+def commands() -> dict[tuple[str, ...], click.Command]:
+    """Every command, by its words."""
+    found: dict[tuple[str, ...], click.Command] = {}
+    waiting: list[tuple[tuple[str, ...], click.Command]] = [((), typer.main.get_command(app))]
+    while waiting:
+        path, command = waiting.pop()
+        if isinstance(command, click.Group):
+            within = click.Context(command)
+            for name in command.list_commands(within):
+                child = command.get_command(within, name)
+                assert child is not None
+                waiting.append(((*path, name), child))
+        else:
+            found[path] = command
+    return found

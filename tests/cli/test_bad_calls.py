@@ -146,9 +146,12 @@ def test_a_delta_of_one_patient_is_refused(desk: Desk, tmp_path: Path) -> None:
 
 
 CALLS: dict[str, tuple[tuple[object, ...], str]] = {
-    "no such command": (("simulte",), "Did you mean 'simulate'"),
-    "no such subcommand": (("site", "sreve"), "Did you mean 'serve'"),
-    "no such option": (("ledger", "verify", "@consortium", "--jsn"), "--jsn"),
+    "no such command": (("simulte",), "No such command 'simulte'; did you mean 'simulate'"),
+    "no such subcommand": (("site", "sreve"), "No such command 'sreve'; did you mean 'serve'?"),
+    "no such option": (("ledger", "verify", "@consortium", "--jsn"), "No such option --jsn; did you mean --json?"),
+    "an option like none": (("budget", "--xyzzy"), "No such option --xyzzy. See: wardround budget --help"),
+    "a command like none": (("xyzzy",), "No such command 'xyzzy'. See: wardround --help"),
+    "an option of the door": (("--versoin",), "No such option --versoin; did you mean --version?"),
     "a missing option": (("ask", COUNT), "--profile"),
     "a missing argument": (("budget",), "--profile"),
     "a word too many": (("ledger", "verify", "@consortium", "again"), "again"),

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
 from coordinator.members.folder import parse_coordinator
 from site_agent.serving.configuration import parse_site
+from tests.cli.calling import commands as command_line
 from tests.docs.pages import ROOT, Block, all_blocks, anchors, blocks, commands, name, pages, prose
 from wardround.analyst.learning.request import parse_request
-from wardround.cli.main import app
 from wardround.federation import errors
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
@@ -119,25 +118,22 @@ def test_a_command_that_does_not_exist_is_found() -> None:
 
 def unknown_word(words: str) -> str | None:
     """The first word that the command line does not know."""
-    group = typer.main.get_command(app)
+    known = command_line()
     rest = words.split()
-    while rest and hasattr(group, "commands"):
-        found = group.commands.get(rest[0])
-        if found is None:
-            return None if rest[0] in ("--version", "--help") else rest[0]
-        group, rest = found, rest[1:]
-    known = {option for parameter in group.params for option in parameter.opts} | {"--help"}
-    return next((word for word in rest if word.startswith("--") and word not in known), None)
+    path: tuple[str, ...] = ()
+    while rest and path not in known:
+        path, rest = (*path, rest[0]), rest[1:]
+        if not any(each[: len(path)] == path for each in known):
+            return None if path[-1] in ("--version", "--help") else path[-1]
+    if path not in known:
+        return None
+    options = {option for parameter in known[path].params for option in parameter.opts} | {"--help"}
+    return next((word for word in rest if word.startswith("--") and word not in options), None)
 
 
 def test_every_command_is_on_some_page() -> None:
     told = " \n".join(f"{page.read_text('utf-8')} " for page in PAGES)
-    group = typer.main.get_command(app)
-    paths = [
-        f"{outer} {inner}" if inner else outer
-        for outer, command in group.commands.items()
-        for inner in (getattr(command, "commands", None) or {"": None})
-    ]
+    paths = [" ".join(path) for path in command_line()]
     assert [path for path in paths if f"wardround {path}" not in told] == []
 
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from wardround.cli.console import Interrupted, ProgressLines, note, print_document, show
+from wardround.cli.console import Interrupted, note, print_document, show
 from wardround.federation.errors import Mistaken, QueryMistaken
-from wardround.federation.question.answer import Progress
-
-if TYPE_CHECKING:
-    from wardround.analyst.link.link import RoundNotice
 
 Profile = Annotated[Path, typer.Option("--profile", metavar="FILE", help="Your profile, from the consortium.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
@@ -26,20 +21,6 @@ Epsilon = Annotated[
 Delta = Annotated[float | None, typer.Option("--delta", metavar="D", help="Its δ (default: the study's).")]
 Privacy = Annotated[str, typer.Option("--privacy", metavar="site|sum", help="Noise at each site, or a secure sum.")]
 Search = Annotated[bool, typer.Option("--search", help="Find a single quantile by ten rounds of noisy binary search.")]
-
-
-class RoundLines:
-    """The sites' lines of each round, under its title where there are several."""
-
-    def __init__(self) -> None:
-        self._lines = ProgressLines(sys.stderr)
-
-    def begin(self, each: RoundNotice) -> None:
-        note(f"round {each.number} of {each.rounds}: {each.title}")
-        self._lines = ProgressLines(sys.stderr)
-
-    def show(self, progress: Progress) -> None:
-        self._lines.show(progress)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -68,6 +49,7 @@ def ask(
 ) -> None:
     """Ask the federation a question; a question asked again costs nothing."""
     from wardround.analyst.asking.client import connect
+    from wardround.cli.progress.rounds import RoundLines
 
     check_privacy(privacy)
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="question")

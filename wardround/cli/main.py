@@ -5,23 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from importlib.metadata import version as distribution_version
 from typing import Annotated
 
 import click
 import typer
 
-from wardround.cli import (
-    analyst_commands,
-    coordinator_commands,
-    ledger_commands,
-    privacy_commands,
-    simulation_commands,
-    site_commands,
-    study_commands,
-    training_commands,
-)
-from wardround.cli.console import Interrupted, fail, note, say
+from wardround.cli.console import Interrupted, fail, note
+from wardround.cli.door.groups import Door
+from wardround.cli.door.tools import version
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken
 
 # gRPC writes its own lines about failed handshakes to standard error; ours say the same in one sentence.
@@ -29,6 +20,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 app = typer.Typer(
     name="wardround",
+    cls=Door,
     help="Answer research questions across hospitals without showing anyone a patient.",
     epilog="Begin with `wardround demo`: a whole federation on this machine, in about a minute.",
     no_args_is_help=True,
@@ -37,20 +29,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(coordinator_commands.app, name="coordinator", help="Run the consortium's side.")
-app.add_typer(site_commands.app, name="site", help="Run a hospital's side.")
-app.add_typer(ledger_commands.app, name="ledger", help="Check and export a ledger, offline.")
-app.add_typer(study_commands.app, name="study", help="Check a study before anyone signs it.")
-analyst_commands.add_to(app)
-training_commands.add_to(app)
-simulation_commands.add_to(app)
-privacy_commands.add_to(app)
-
-
-@app.command(epilog="Example: wardround version")
-def version() -> None:
-    """Print the version."""
-    say(distribution_version("wardround"))
 
 
 def _show_version(asked: bool) -> None:
@@ -73,15 +51,19 @@ def door(
     del version_asked  # answered by its callback, before a command is asked for
 
 
-def _plainly(sentence: str) -> str:
-    """A mistake in our words: an older typer says that an option has the environment variable 'None'."""
+def _plainly(mistake: click.ClickException) -> str:
+    """A wrong call as one sentence in our words: an older typer says that an option has the variable 'None'."""
+    if isinstance(mistake, click.NoSuchOption):
+        near = " or ".join(mistake.possibilities or ())
+        return f"No such option {mistake.option_name}{f'; did you mean {near}?' if near else '.'}"
+    sentence = mistake.format_message().rstrip()
     for theirs, ours in (
         (" (env var: 'None')", ""),
         ("a valid float", "a number"),
         ("a valid integer", "a whole number"),
     ):
         sentence = sentence.replace(theirs, ours)
-    return sentence
+    return sentence if sentence.endswith((".", "?")) else f"{sentence}."
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -100,9 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
             note(*error.format_message().split("\n"))
             raise SystemExit(2) from None
         path = "wardround" if usage is None else usage.command_path
-        sentence = _plainly(error.format_message().rstrip())
-        stop = "" if sentence.endswith((".", "?")) else "."
-        fail(Mistaken(f"{sentence}{stop} See: {path} --help"), as_json=as_json)
+        fail(Mistaken(f"{_plainly(error)} See: {path} --help"), as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
         fail(Interrupted(), as_json=as_json)
     except SystemExit:

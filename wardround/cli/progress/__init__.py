@@ -1,0 +1,1 @@
+"""How far a command is that takes longer than a moment."""
