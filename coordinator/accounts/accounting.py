@@ -19,6 +19,7 @@ from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Charge, Plan, Planned
 from wardround.federation.question.answer import Loss, Remaining, Shortfall, SiteState
+from wardround.federation.refusal import refusal_texts
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.filter import epsilon_remaining, epsilon_spent, fraction_remaining
@@ -165,7 +166,7 @@ def _due(plan: Plan, charge: Charge, study: Study, begun: Begun | None) -> Due:
     declined = dict(begun.declined)
     sites = tuple(site for site in plan.participants if site not in declined)
     if len(sites) < study.min_sites:
-        names = ", ".join(f"{site} ({code})" for site, code in begun.declined)
+        names = ", ".join(refusal_texts(begun.declined))
         raise TooFewSites(
             f"{len(sites)} sites still take part in the training and the study needs {study.min_sites}; "
             f"refused: {names}. When the hospitals have changed their policy, begin it afresh (--fresh)."

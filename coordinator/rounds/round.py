@@ -29,6 +29,7 @@ from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Estimate
+from wardround.federation.refusal import refusal_texts
 from wardround.federation.study.study import Study
 
 MOST_THREADS = 1024
@@ -210,7 +211,7 @@ def too_few(outcome: Outcome, study: Study, left_out: tuple[str, ...] = ()) -> T
     if outcome.missing:
         text += f"; missing: {', '.join(outcome.missing)}"
     if outcome.refused:
-        text += f"; refused: {', '.join(f'{site} ({code})' for site, code in outcome.refused)}"
+        text += f"; refused: {', '.join(refusal_texts(outcome.refused))}"
     if left_out:
         text += f"; left out: {', '.join(left_out)}, with totals such as no table gives"
         return TooFewSites(

@@ -19,6 +19,7 @@ from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan, Planned, form_of, planned
 from wardround.federation.plan.task import SignedTask, Task
 from wardround.federation.question.query import Query, Statistic
+from wardround.federation.refusal import RefusalReason
 from wardround.federation.study.study import Study
 from wardround.federation.trust.identity import PublicIdentity
 from wardround.privacy.budget.filter import Cap, epsilon_charged, is_within
@@ -79,10 +80,14 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Planned[Ans
     if len(plan.participants) < policy.min_sites:
         raise PlanRefused(
             f"the plan names {len(plan.participants)} participants and this site takes part with {policy.min_sites} or "
-            "more; see policy.min_sites in site.toml."
+            "more; see policy.min_sites in site.toml.",
+            reason=RefusalReason.COMPANY,
         )
     for word in _words(plan.query, policy):
-        raise PlanRefused(f"this site's policy does not allow {word!r}; see policy.statistics in site.toml.")
+        reason = RefusalReason.TRAINING if word == TRAINING else RefusalReason.STATISTIC
+        raise PlanRefused(
+            f"this site's policy does not allow {word!r}; see policy.statistics in site.toml.", reason=reason
+        )
     if (fault := fault_in(plan.query)) is not None:
         raise PlanRefused(f"a text in the plan {fault}.")
     policy.room.require(form)
@@ -93,7 +98,8 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Planned[Ans
         asked = epsilon_charged(charge.cost, delta=policy.cap.delta)
         raise PlanRefused(
             f"the plan costs ε = {asked:.4g} but this site allows ε = {policy.max_epsilon_per_plan:.4g} a plan, "
-            f"{asked - policy.max_epsilon_per_plan:.4g} too little; nothing was charged."
+            f"{asked - policy.max_epsilon_per_plan:.4g} too little; nothing was charged.",
+            reason=RefusalReason.EPSILON,
         )
     return admitted
 

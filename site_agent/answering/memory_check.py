@@ -18,6 +18,7 @@ from wardround.federation.errors import PlanRefused
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.question.query import Grouping
+from wardround.federation.refusal import RefusalReason
 from wardround.federation.statistics import own_definition
 from wardround.federation.study.study import Table, Unit
 
@@ -59,7 +60,8 @@ class Room:
             advice = _ADVICE[of]
             raise PlanRefused(
                 f"{what} may take {asked} MiB for its {of} but this site allows {allowed} MiB for them, "
-                f"{asked - allowed} too little; {advice}; nothing was charged."
+                f"{asked - allowed} too little; {advice}; nothing was charged.",
+                reason=RefusalReason.MEMORY,
             )
 
     def _training_rows(self, form: StepLayout) -> int:

@@ -37,6 +37,7 @@ from wardround.federation.plan.plan import Charge, Plan, choice, form_of, select
 from wardround.federation.plan.sql_text import query_text, step_text
 from wardround.federation.plan.task import Failed, Pending, SignedTask, Submission
 from wardround.federation.question.query import MAX_KEYS
+from wardround.federation.refusal import RefusalReason
 from wardround.federation.study.study import Study
 from wardround.federation.trust.entry import Head
 from wardround.federation.trust.identity import PublicIdentity
@@ -166,10 +167,20 @@ class Pipeline:
         return self.ledger.hold(signed, summary=summary) is RequestState.APPROVED
 
     def _refuse(self, plan: Plan, refusal: Refused | Mistaken) -> Submission:
-        # The reason stays here: only the code leaves.
+        # The sentence stays here: only the reason leaves.
         log.info("plan %s is refused: %s", plan.plan_id[:12], refusal.message)
-        code = refusal.code if isinstance(refusal, PlanRefused | BudgetExceeded) else PlanRefused.__name__
-        return self.ledger.refuse(plan.plan_id, code)
+        return self.ledger.refuse(plan.plan_id, reason_of(refusal))
+
+
+def reason_of(refusal: Refused | Mistaken) -> RefusalReason:
+    """Which of the public reasons a refusal has."""
+    match refusal:
+        case PlanRefused():
+            return refusal.reason
+        case BudgetExceeded():
+            return RefusalReason.OWN_BUDGET
+        case _:
+            return RefusalReason.PLAN
 
 
 def request_text(plan: Plan, form: AnswerLayout | StepLayout, epsilon: float) -> str:

@@ -37,6 +37,7 @@ from wardround.federation.ledger.rewriting import Read, rewrite
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Durability, lost
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Declined, Released, SignedTask
+from wardround.federation.refusal import RefusalReason
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import Identity, PublicIdentity
 from wardround.privacy.accounting.cost import Cost
@@ -217,11 +218,11 @@ class SiteLedger:
             case _:
                 raise LedgerCorrupt(private="a committed release cannot be read back")
 
-    def refuse(self, plan_id: str, code: str) -> Declined:
+    def refuse(self, plan_id: str, reason: RefusalReason) -> Declined:
         """Store a signed refusal, once; impossible after the charge, which is never given back."""
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
-            self._refuse(connection, plan_id, code)
+            self._refuse(connection, plan_id, reason)
         match self.find(plan_id):
             case Declined() as kept:
                 return kept
@@ -272,7 +273,7 @@ class SiteLedger:
                 raise Mistaken(f"plan {plan_id} was already answered.")
             requests.decide(connection, plan_id, RequestState.APPROVED if approve else RequestState.DENIED)
             if not approve:
-                self._refuse(connection, plan_id, requests.DENIED)
+                self._refuse(connection, plan_id, RefusalReason.DENIED)
 
     def decided(self) -> list[SignedTask]:
         """The tasks that a steward decided and whose answer is still owed; none once frozen."""
@@ -312,12 +313,12 @@ class SiteLedger:
         if table:
             closed_tables.begin(connection, charge.plan_id, table)
 
-    def _refuse(self, connection: sqlite3.Connection, plan_id: str, code: str) -> None:
+    def _refuse(self, connection: sqlite3.Connection, plan_id: str, reason: RefusalReason) -> None:
         if charges.is_paid(connection, plan_id):
             raise InvariantBroken(private="a plan was about to be refused after its charge")
         if outbox.find(connection, plan_id) is None:
             date = self._today().isoformat()
-            outbox.store_refusal(connection, self._identity, plan_id=plan_id, code=code, date=date)
+            outbox.store_refusal(connection, self._identity, plan_id=plan_id, code=reason.value, date=date)
 
 
 def _file(place: Path) -> Path:

@@ -15,9 +15,6 @@ from wardround.federation.errors import Mistaken
 from wardround.federation.ledger.rewriting import StoredColumn
 from wardround.federation.plan.task import SignedTask
 
-DENIED = "ApprovalDenied"
-"""The code of the refusal that a steward's `deny` becomes."""
-
 TASKS = StoredColumn(
     others="SELECT plan_id FROM requests WHERE substr(task, 1, 1) <> ?",
     stored="SELECT task FROM requests WHERE plan_id = ?",

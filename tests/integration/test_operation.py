@@ -72,6 +72,7 @@ def test_a_denied_question_says_so_and_is_answered_by_the_others(make_federation
         "refused": {"two": "ApprovalDenied"},
         "missing": [],
         "left_out": [],
+        "reasons": {"two": "a person there declined it"},
     }
     assert federation.entries("two", "charged") == []
     assert [body["site"] for body in federation.entries("consortium", "voided")] == ["two"]
@@ -239,7 +240,10 @@ def test_a_site_is_not_charged_for_what_its_schema_shows_to_be_impossible(make_f
     rename_column(federation.site("two"))
     federation.start()
     answer = federation.ask("SELECT AVG(sbp) FROM encounters")
-    assert sites_in(answer) == {"answered": ["one"], "refused": {"two": "SchemaRefused"}, "missing": [], "left_out": []}
+    assert sites_in(answer)["refused"] == {"two": "SchemaRefused"}
+    assert sites_in(answer)["reasons"] == {
+        "two": "its table does not have the columns or types that the study describes"
+    }
     assert federation.entries("two", "charged") == []
     assert is_about(federation.ask(), 11)
 

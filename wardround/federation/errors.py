@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from wardround.federation.plain_text import escaped
+from wardround.federation.refusal import RefusalReason
 
 EARLIER_VERSION = (
     "The coordinator runs an earlier version of wardround that does not know this call; nothing was charged. "
@@ -68,15 +69,25 @@ class NotAuthorized(Refused):
 
 
 class PlanRefused(Refused):
-    """A site or the coordinator will not run this plan. Nothing was charged for it there."""
+    """A site or the coordinator will not run this plan. Nothing was charged for it there.
+
+    Of a site's refusal the `reason` is public and the sentence is for the site's own log.
+    """
 
     sentence = "The plan was refused by policy."
+    reason: RefusalReason = RefusalReason.PLAN
+
+    def __init__(self, message: str = "", *, private: str = "", reason: RefusalReason | None = None) -> None:
+        super().__init__(message, private=private)
+        if reason is not None:
+            self.reason = reason
 
 
 class SchemaRefused(PlanRefused):
     """The site's tables do not have what the study says, seen without reading a row."""
 
     sentence = "The site's table does not have the columns or types that the study describes."
+    reason = RefusalReason.SCHEMA
 
 
 class SiteFrozen(Refused):

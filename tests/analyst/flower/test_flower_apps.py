@@ -251,7 +251,7 @@ def test_a_site_that_refuses_replies_with_an_error(tmp_path: Path, datasets: dic
     grid = grid_over(found.client, SHORT)
     replies = list(grid.send_and_receive(messages(grid)))
     assert [each.has_error() for each in replies] == [False, False, False, True]
-    assert replies[-1].error.reason == "west refused (PlanRefused)."
+    assert replies[-1].error.reason == "west refused (it does not allow models to be trained)."
     app, kept = app_of(FedMedian, size=5)
     run_app(app, found.client, request(rounds=3))
     assert np.abs(kept.weights).max() > 0.1

@@ -173,6 +173,7 @@ def test_a_site_without_the_column_refuses_and_the_others_train(tmp_path: Path) 
         "answered": ["north", "south"],
         "refused": {"west": "SchemaRefused"},
         "missing": [],
+        "reasons": {"west": "its table does not have the columns or types that the study describes"},
     }
 
 

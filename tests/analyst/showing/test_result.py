@@ -85,7 +85,7 @@ def test_an_answer_prints_as_a_table_with_errors_and_its_price() -> None:
         "I10        COUNT(DISTINCT patient_id)       12.0 ± 5.2         [1.7, 22.3]",
         "E11        AVG(sbp)                    131.234 ± 0.042  [131.150, 131.320]",
         "",
-        "Answered: north, st-mary. Refused: west (BudgetExceeded). Missing: east.",
+        "Answered: north, st-mary. Refused: west (its own budget does not allow the question). Missing: east.",
         PARAGRAPH,
         MEANING,
         "The error and the interval cover the noise, not sampling error.",
@@ -233,6 +233,7 @@ def test_the_document_of_an_answer_is_the_contract() -> None:
             "refused": {"west": "BudgetExceeded"},
             "missing": ["east"],
             "left_out": [],
+            "reasons": {"west": "its own budget does not allow the question"},
         },
         "estimates": [
             {

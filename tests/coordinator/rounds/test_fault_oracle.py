@@ -9,6 +9,9 @@ import pytest
 from tests.coordinator.hospitals import ANALYST, ask, oracle
 from wardround.federation.errors import AwaitingApproval, NotAuthorized, QueryMistaken, TooFewSites
 from wardround.federation.question.answer import Answer, Progress, SiteState
+from wardround.federation.refusal import RefusalReason
+
+NO = RefusalReason.PLAN.words
 
 
 def test_all_three_sites_answer_111(tmp_path: Path) -> None:
@@ -89,7 +92,7 @@ def test_where_too_many_refused_the_way_on_is_a_fresh_question(tmp_path: Path) -
     with pytest.raises(TooFewSites) as refusal:
         world.ask()
     assert refusal.value.message == (
-        "1 of 3 sites answered and the study needs 2; refused: three (PlanRefused), two (PlanRefused). A refusal is "
+        f"1 of 3 sites answered and the study needs 2; refused: three ({NO}), two ({NO}). A refusal is "
         "final for this question: when the hospitals have changed their policy, ask it afresh (--fresh)."
     )
 
@@ -99,7 +102,7 @@ def test_too_few_answers_are_no_answer_and_asking_again_costs_nothing(tmp_path: 
     with pytest.raises(TooFewSites) as refusal:
         world.ask()
     assert refusal.value.message == (
-        "1 of 3 sites answered and the study needs 2; missing: two; refused: three (PlanRefused). "
+        f"1 of 3 sites answered and the study needs 2; missing: two; refused: three ({NO}). "
         "Asking again costs nothing more."
     )
     with pytest.raises(TooFewSites):

@@ -185,7 +185,7 @@ def test_too_few_that_still_take_part_end_the_training_before_anything_is_opened
     with pytest.raises(TooFewSites):
         world.ask(step(1))
     kinds = world.kinds()
-    with pytest.raises(TooFewSites, match=r"one \(PlanRefused\), two \(PlanRefused\).*--fresh"):
+    with pytest.raises(TooFewSites, match=r"one \(its policy [^)]*\), two \(its policy [^)]*\).*--fresh"):
         world.ask(step(2))
     assert world.kinds() == kinds
     assert numbers(world.ask(step(0))) == {"": [111] * 3}, "what was answered stays answered"

@@ -22,6 +22,7 @@ from tests.federation.ledger.dying import Dying
 from tests.federation.ledger.ledger_bench import CAP, Bench, charge, plan_id
 from wardround.federation.forms.release import release_hash
 from wardround.federation.ledger.sqlite_file import Durability
+from wardround.federation.refusal import RefusalReason
 from wardround.federation.trust.entry import EMPTY
 from wardround.federation.trust.identity import Identity
 
@@ -52,7 +53,7 @@ def scenario(folder: Path, *, words: tuple[str, ...], keeping: Durability = Dura
         keeping=keeping,
     )
     bench.ledger.set_cap(CAP)
-    bench.ledger.refuse(plan_id(REFUSED), "PlanRefused")
+    bench.ledger.refuse(plan_id(REFUSED), RefusalReason.PLAN)
     for word in words:
         if bench.ledger.find(plan_id(word)) is None:
             bench.ledger.spend(charge(word), head=EMPTY)

@@ -24,6 +24,7 @@ from wardround.federation.errors import (
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.task import Released
+from wardround.federation.refusal import RefusalReason
 from wardround.federation.trust.entry import EMPTY, Head
 
 ROOT = Path(__file__).parents[3]
@@ -96,13 +97,13 @@ def freezes_and_is_silent(bench: Bench) -> None:
 
 def never_refuses_what_was_charged(bench: Bench) -> None:
     bench.ledger.spend(charge("a"), head=EMPTY)
-    refused(InvariantBroken, lambda: bench.ledger.refuse(plan_id("a"), "PlanRefused"))
+    refused(InvariantBroken, lambda: bench.ledger.refuse(plan_id("a"), RefusalReason.PLAN))
     assert bench.reopen().keep(bench.release("a"))
 
 
 def keeps_a_valid_chain(bench: Bench) -> None:
     bench.answer("a")
-    bench.ledger.refuse(plan_id("b"), "PlanRefused")
+    bench.ledger.refuse(plan_id("b"), RefusalReason.PLAN)
     assert verify(bench.folder).problems == ()
 
 

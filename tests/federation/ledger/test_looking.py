@@ -8,6 +8,7 @@ import pytest
 
 from tests.federation.ledger.ledger_bench import Bench, charge, plan_id
 from wardround.federation.errors import SiteFrozen
+from wardround.federation.refusal import RefusalReason
 from wardround.federation.trust.entry import EMPTY, Head
 
 
@@ -27,7 +28,7 @@ def test_a_look_says_what_was_kept_and_what_is_paid_for(bench: Bench) -> None:
 
 
 def test_a_look_shows_a_refusal_too(bench: Bench) -> None:
-    refusal = bench.ledger.refuse(plan_id("one"), "PlanRefused")
+    refusal = bench.ledger.refuse(plan_id("one"), RefusalReason.PLAN)
     assert bench.ledger.look(plan_id("one"), head=EMPTY) == (refusal, False)
 
 

@@ -32,6 +32,7 @@ from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Declined, Released
+from wardround.federation.refusal import RefusalReason
 from wardround.federation.trust.entry import EMPTY, Head
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
@@ -158,8 +159,8 @@ def test_other_facts_under_the_same_plan_stop_the_process(bench: Bench) -> None:
 
 
 def test_a_refusal_is_signed_stored_once_and_free(bench: Bench) -> None:
-    first = bench.ledger.refuse(plan_id("a"), "PlanRefused")
-    assert bench.ledger.refuse(plan_id("a"), "BudgetExceeded") == first
+    first = bench.ledger.refuse(plan_id("a"), RefusalReason.PLAN)
+    assert bench.ledger.refuse(plan_id("a"), RefusalReason.OWN_BUDGET) == first
     assert first.code == "PlanRefused"
     assert first.entry.signed_by(bench.identity.public)
     assert bench.ledger.spent() == Cost.zero()
@@ -174,18 +175,18 @@ def test_a_refusal_is_signed_stored_once_and_free(bench: Bench) -> None:
 def test_what_was_charged_is_never_refused(bench: Bench) -> None:
     bench.ledger.spend(charge("a"), head=EMPTY)
     with pytest.raises(InvariantBroken):
-        bench.ledger.refuse(plan_id("a"), "PlanRefused")
+        bench.ledger.refuse(plan_id("a"), RefusalReason.PLAN)
     assert bench.ledger.keep(bench.release("a"))
 
 
 def test_answers_are_delivered_in_the_order_they_were_kept(bench: Bench) -> None:
-    order = [bench.answer("b"), bench.ledger.refuse(plan_id("c"), "PlanRefused"), bench.answer("a")]
+    order = [bench.answer("b"), bench.ledger.refuse(plan_id("c"), RefusalReason.PLAN), bench.answer("a")]
     assert bench.ledger.undelivered() == order
 
 
 def test_a_receipt_for_anything_else_is_not_accepted(bench: Bench) -> None:
     kept, other = bench.answer("a"), bench.answer("b")
-    refused = bench.ledger.refuse(plan_id("c"), "PlanRefused")
+    refused = bench.ledger.refuse(plan_id("c"), RefusalReason.PLAN)
     wrong = [
         bench.receipt(kept, signer=Identity.generate()),
         bench.receipt(kept, signer=bench.identity),
@@ -259,7 +260,7 @@ def test_a_frozen_site_is_silent(bench: Bench) -> None:
         with pytest.raises(SiteFrozen):
             silent.keep(bench.release("b"))
         with pytest.raises(SiteFrozen):
-            silent.refuse(plan_id("d"), "PlanRefused")
+            silent.refuse(plan_id("d"), RefusalReason.PLAN)
         with pytest.raises(SiteFrozen):
             silent.reconcile(EMPTY)
         with pytest.raises(SiteFrozen):
@@ -296,8 +297,7 @@ def test_a_steward_approves_and_the_task_runs_once(bench: Bench) -> None:
 
 
 def test_a_steward_denies_and_the_denial_is_delivered(bench: Bench) -> None:
-    signed = task("w", coordinator=bench.coordinator)
-    waiting = signed.task.plan.plan_id
+    waiting = (signed := task("w", coordinator=bench.coordinator)).task.plan.plan_id
     bench.ledger.hold(signed, summary="COUNT(*)")
     bench.ledger.decide(waiting, approve=False)
     assert bench.ledger.hold(signed, summary="again") is RequestState.DENIED
@@ -319,7 +319,7 @@ def test_nothing_can_be_decided_that_was_not_asked(bench: Bench) -> None:
 
 def test_history_shows_everything_that_left(bench: Bench) -> None:
     kept = bench.answer("a")
-    bench.ledger.refuse(plan_id("b"), "PlanRefused")
+    bench.ledger.refuse(plan_id("b"), RefusalReason.PLAN)
     bench.ledger.spend(charge("c"), head=EMPTY)
     bench.ledger.delivered(kept.plan_id, bench.receipt(kept))
     lines = [(x.date, x.plan_id, x.kind, x.values, x.delivered, x.cost) for x in bench.ledger.history()]
@@ -367,6 +367,7 @@ from tests.federation.ledger.ledger_bench import charge
 from wardround.federation.errors import BudgetExceeded
 from wardround.federation.trust.identity import Identity
 from wardround.federation.trust.entry import EMPTY
+from wardround.federation.refusal import RefusalReason
 folder = pathlib.Path(sys.argv[1])
 ledger = SiteLedger(folder, identity=Identity.load(folder / "identity.pem"))
 admitted = 0

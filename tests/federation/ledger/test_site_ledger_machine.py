@@ -21,6 +21,7 @@ from wardround.federation.errors import (
     UnpaidRelease,
 )
 from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.refusal import RefusalReason
 from wardround.federation.trust.entry import EMPTY, Head
 from wardround.privacy.accounting.cost import Cost, total
 from wardround.privacy.budget.filter import Cap
@@ -91,7 +92,7 @@ class SiteLedgerMachine(RuleBasedStateMachine):
     @rule(word=WORDS)
     def refuse(self, word: str) -> None:
         try:
-            kept = self.bench.ledger.refuse(plan_id(word), "PlanRefused")
+            kept = self.bench.ledger.refuse(plan_id(word), RefusalReason.PLAN)
         except SiteFrozen:
             assert self.frozen
         except InvariantBroken:

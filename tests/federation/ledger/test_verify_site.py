@@ -19,6 +19,7 @@ from wardround.federation.ledger.verify.evidence import Evidence, export
 from wardround.federation.ledger.verify.problems import Code
 from wardround.federation.ledger.verify.verify import Verification, judge, verify
 from wardround.federation.plan.plan import Charge
+from wardround.federation.refusal import RefusalReason
 from wardround.federation.trust.entry import EMPTY, Entry, Head, make_entry
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
@@ -42,7 +43,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     for word in "abcd":
         kept = bench.answer(word)
         bench.ledger.delivered(kept.plan_id, bench.receipt(kept))
-    refused = bench.ledger.refuse(plan_id("no"), "PlanRefused")
+    refused = bench.ledger.refuse(plan_id("no"), RefusalReason.PLAN)
     bench.ledger.delivered(refused.plan_id, bench.receipt(refused))
     laplace = Charge(plan_id("pure"), (fact(640, mechanism=Mechanism.DISCRETE_LAPLACE),))
     bench.ledger.spend(laplace, head=EMPTY)

@@ -25,7 +25,7 @@ from wardround.federation.trust.identity import Identity, Purpose
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.noise.distribution import Mechanism
 
-CODES = {"PlanRefused", "SchemaRefused", "BudgetExceeded"}
+CODES = {"PlanRefused", "StatisticNotAllowed", "EpsilonTooLarge", "SchemaRefused", "BudgetExceeded"}
 """Everything a site ever says in a refusal of its own."""
 
 

@@ -19,6 +19,7 @@ from wardround.federation.forms.release import Release, decode_release
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.plan import price, shape_of
 from wardround.federation.plan.task import Declined, Failed, Pending, Released
+from wardround.federation.refusal import RefusalReason
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.noise.distribution import NoiseDistribution
 from wardround.privacy.noise.sampler import SecureNoise
@@ -112,7 +113,7 @@ def test_a_paid_plan_can_no_longer_be_refused(tmp_path: Path) -> None:
     signed = site.task()
     assert isinstance(site.pipeline.run(signed), Failed)
     with pytest.raises(InvariantBroken):
-        site.ledger.refuse(signed.task.plan.plan_id, "PlanRefused")
+        site.ledger.refuse(signed.task.plan.plan_id, RefusalReason.PLAN)
     assert site.spent != Cost.zero()
     site.ledger.close()
 

@@ -123,7 +123,7 @@ def test_a_plan_with_too_few_participants_is_refused_before_anything_is_charged_
     ):
         reply = site.pipeline.run(site.task(few))
         assert isinstance(reply, Declined)
-        assert (reply.code, site.read, site.ledger.charged(few.plan_id)) == ("PlanRefused", False, False)
+        assert (reply.code, site.read, site.ledger.charged(few.plan_id)) == ("TooFewParticipants", False, False)
         site.rows.total = 5
         assert isinstance(site.pipeline.run(site.task(enough)), Released)
         site.rows.events.clear()

@@ -45,7 +45,7 @@ def test_a_question_too_large_for_the_memory_is_refused_before_the_charge(
     with caplog.at_level("INFO", "wardround.site"):
         declined = site.pipeline.run(site.task(site.plan(GROUPED)))
     assert isinstance(declined, Declined)
-    assert declined.code == "PlanRefused"
+    assert declined.code == "TooMuchMemory"
     assert site.rows.events == [], "not even the schema was looked at"
     assert site.spent == Cost.zero()
     told = "the question may take 35 MiB for its groups but this site allows 32 MiB for them, 3 too little"

@@ -26,6 +26,7 @@ from wardround.federation.models.step_layout import inputs_of, step_form, unpack
 from wardround.federation.models.training import StageKind, Step, Vector
 from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer
+from wardround.federation.refusal import refusal_words
 from wardround.federation.study.study import Study
 
 
@@ -146,7 +147,7 @@ class PrivateRounds:
         found = {site: f"{site} was left out ({why})." for site, why in self.left_out.items()}
         if last is not None:
             found |= {site: f"{site} did not answer in time." for site in last.missing}
-            found |= {site: f"{site} refused ({code})." for site, code in last.refused}
+            found |= {site: f"{site} refused ({refusal_words(code)})." for site, code in last.refused}
         return found
 
     def predictor(self, weights: Vector) -> Predictor:

@@ -20,6 +20,7 @@ from wardround.federation.models import definition_of
 from wardround.federation.models.step_layout import LENGTH, inputs_of
 from wardround.federation.models.training import Input, StageKind
 from wardround.federation.question.answer import Answer, PrivacyStatement
+from wardround.federation.refusal import refusal_words
 from wardround.federation.study.study import Study, Unit
 
 FORMAT = 1
@@ -108,6 +109,8 @@ def sites_document(answers: Sequence[Answer], trained: Trained) -> dict[str, Jso
     missing = sorted({site for answer in answers for site in answer.missing} - set(refused))
     whole = set.intersection(*(set(answer.answered) for answer in answers)) - set(trained.left_out)
     document: dict[str, Json] = {"answered": [*sorted(whole)], "refused": refused, "missing": [*missing]}
+    if refused:
+        document["reasons"] = {site: refusal_words(str(code)) for site, code in refused.items()}
     if trained.left_out:
         document["left_out"] = dict(trained.left_out)
     return document

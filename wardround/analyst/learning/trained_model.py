@@ -37,6 +37,7 @@ from wardround.federation.models.step_layout import inputs_of
 from wardround.federation.models.training import Vector
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.answer import PrivacyStatement
+from wardround.federation.refusal import refusal_texts
 from wardround.federation.study.study import Study
 
 
@@ -113,7 +114,7 @@ class TrainingResult:
         sites = sites_document(answers, trained)
         told = [f"Answered every round: {listed(_names(sites['answered'])) or 'no site'}."]
         if refused := {site: code for answer in answers for site, code in answer.refused}:
-            told.append(f"Refused: {listed([f'{site} ({code})' for site, code in sorted(refused.items())])}.")
+            told.append(f"Refused: {listed(refusal_texts(sorted(refused.items())))}.")
         rounds = f"{len(answers)} {plural(len(answers), 'round')}, {trained.learning_rounds} of them to learn."
         kept = [f"Kept in {self.artifact}."] if self.artifact is not None else []
         noiseless = answers[-1].noiseless

@@ -25,6 +25,7 @@ from wardround.federation.question.answer import (
     Remaining,
     Shortfall,
 )
+from wardround.federation.refusal import refusal_words
 from wardround.federation.study.study import Study, Value
 from wardround.privacy.report.posterior_beliefs import posterior_bound, worst_bits
 
@@ -49,12 +50,7 @@ def answer_document(answer: Answer, extras: AnswerExtras | None = None) -> dict[
         "unit": answer.unit,
         "replayed": answer.replayed,
         "noiseless": answer.noiseless,
-        "sites": {
-            "answered": list(answer.answered),
-            "refused": dict(answer.refused),
-            "missing": list(answer.missing),
-            "left_out": list(answer.left_out),
-        },
+        "sites": _sites(answer),
         "estimates": [_estimate(estimate, name) for estimate, name in more.lines],
         "privacy": privacy_document(answer.privacy, unit=answer.unit),
     }
@@ -64,6 +60,19 @@ def answer_document(answer: Answer, extras: AnswerExtras | None = None) -> dict[
         document["gap"] = {"value": finite(more.gap.value), "standard_error": finite(more.gap.standard_error)}
     if more.shares:
         document["shares"] = [{"aggregate": label, "share": share} for label, share in more.shares]
+    return document
+
+
+def _sites(answer: Answer) -> dict[str, Json]:
+    """Who answered and who did not; a refusal's code is for scripts, its reason for people."""
+    document: dict[str, Json] = {
+        "answered": list(answer.answered),
+        "refused": dict(answer.refused),
+        "missing": list(answer.missing),
+        "left_out": list(answer.left_out),
+    }
+    if answer.refused:
+        document["reasons"] = {site: refusal_words(code) for site, code in answer.refused}
     return document
 
 

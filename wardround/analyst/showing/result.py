@@ -30,6 +30,7 @@ from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate, Preview, PrivacyStatement
 from wardround.federation.question.query import Query, Statistic
+from wardround.federation.refusal import refusal_texts
 from wardround.federation.statistics import find
 from wardround.federation.study.study import Value
 from wardround.privacy.mechanisms.private_selection import Choosing
@@ -159,7 +160,7 @@ class Result(Readable):
         answer, privacy = self.answer, self.answer.privacy
         sites = [f"Answered: {listed(answer.answered) or 'no site'}."]
         if answer.refused:
-            sites.append(f"Refused: {listed([f'{site} ({code})' for site, code in answer.refused])}.")
+            sites.append(f"Refused: {listed(refusal_texts(answer.refused))}.")
         if answer.missing:
             sites.append(f"Missing: {listed(answer.missing)}.")
         if answer.left_out:
