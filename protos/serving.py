@@ -141,7 +141,7 @@ def serve(
     except RuntimeError:
         port = 0
     if port == 0:
-        raise ConfigurationMistaken(f"{address} cannot be listened at; is another process using the port?")
+        raise ConfigurationMistaken(f"cannot listen on {address}; is another process using the port?")
     service.start()
     return Serving(port, service)
 

@@ -66,12 +66,12 @@ _REFUSED = (
     ("Hostname Verification Check failed", "The other side's certificate is for another address."),
 )
 _CONNECTION = (
-    ("HTTP proxy", "The proxy did not open a way to the other side."),
+    ("HTTP proxy", "The proxy did not open a connection to the other side."),
     ("DNS resolution failed", "The address of the other side cannot be resolved."),
     ("Domain name not found", "The address of the other side cannot be resolved."),
     ("Connection refused", "Nothing answers at the address of the other side."),
     ("create security handshaker", "The key, certificate or authority on this side cannot be used for TLS."),
-    ("andshake", "The other side did not agree to a TLS connection."),
+    ("andshake", "A TLS connection to the other side could not be set up."),
     ("Socket closed", "The other side closed the connection; it stopped, or does not accept our certificate."),
     ("Connection reset", "The other side closed the connection; it stopped, or does not accept our certificate."),
     ("Broken pipe", "The other side closed the connection; it stopped, or does not accept our certificate."),
@@ -159,7 +159,7 @@ def _rebuilt(content: bytes, status: grpc.StatusCode) -> FederationError:
         return MalformedMessage("an error and its status differ.")
     if issubclass(kind, InvariantBroken) or kind is FederationError:
         # A broken invariant stops the process that broke it. A peer must not be able to stop ours.
-        return errors.Unavailable("The other side failed by a fault of its own; ask again later.", private=fault.code)
+        return errors.Unavailable("The other side had an internal error; ask again later.", private=fault.code)
     if issubclass(kind, BudgetExceeded):
         return kind(fault.message, asked=fault.asked, remaining=fault.remaining)
     return kind(fault.message)

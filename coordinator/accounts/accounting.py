@@ -26,8 +26,8 @@ from wardround.privacy.budget.filter import epsilon_remaining, epsilon_spent, fr
 from wardround.privacy.budget.parallel import over_groups
 
 TAKEN = (
-    "this round of the training was asked before with other numbers; take the training up with the program and the "
-    "settings that began it, or begin it afresh (--fresh), which is charged again."
+    "this round of the training was already asked with other numbers; continue with the program and "
+    "the settings that started the training, or start it again with --fresh, which is charged again."
 )
 
 

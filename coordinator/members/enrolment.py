@@ -51,7 +51,8 @@ def make_invitation(folder: CoordinatorFolder, site: str, *, now: datetime.datet
         standing = {s.name: s.state.value for s in roster.sites()} | {a.name: "an analyst" for a in roster.analysts()}
         if standing.get(site, MemberState.ACTIVE.value) != MemberState.ACTIVE.value:
             raise ConfigurationMistaken(
-                f"{site} is on the roster already and is {standing[site]}; a name is used once."
+                f"{site} is already a member of the study ({standing[site]}); invite it under another name, "
+                "because a name is used only once."
             )
         ledger.members.invite(site, secret_hash=_secret_hash(bytes.fromhex(secret)), expires=expires.timestamp())
         return Invitation(
@@ -83,7 +84,7 @@ def enrol_site(
     known = next((site for site in roster.sites() if site.name == enrolment.site), None)
     if known is not None and (known.identity != enrolment.identity or known.state is not MemberState.ACTIVE):
         raise NotAuthorized(
-            "the name belongs to a site that enrolled with another signing key, or may not take part any more."
+            "this name belongs to a site that enrolled with another signing key, or that was revoked or frozen."
         )
     declared = {s.name: s.patients for s in roster.sites() if s.state is not MemberState.REVOKED}
     if (fault := delta_fault(study.cap.delta, declared | {enrolment.site: enrolment.patients})) is not None:

@@ -95,7 +95,7 @@ def open_folder(path: Path) -> CoordinatorFolder:
     """The folder of an initialised coordinator."""
     begin = f"wardround coordinator init {path} --study study.toml"
     if (path / UNFINISHED).exists():
-        raise ConfigurationMistaken(f"{path} was never finished; run again: {begin}")
+        raise ConfigurationMistaken(f"the setup of {path} was not finished; run again: {begin}")
     if not (path / "coordinator.toml").exists() and not (path / "authority").exists():
         raise ConfigurationMistaken(f"{path} is not a coordinator's folder; make one with: {begin}")
     for needed in ("identity.pem", "authority", LEDGER_FILE):
@@ -119,8 +119,8 @@ def create_folder(
     if path.exists() and not again and (not path.is_dir() or any(path.iterdir())):
         if (path / "authority").exists():
             # Whoever lost its ledger is never told to begin another one.
-            advice = "serve it, or restore it from its backup if it lost something"
-            raise ConfigurationMistaken(f"{path} is a coordinator's folder already; {advice}.")
+            advice = "serve it, or restore it from its backup if a file is missing"
+            raise ConfigurationMistaken(f"{path} is already a coordinator's folder; {advice}.")
         raise ConfigurationMistaken(f"{path} exists and is not empty; name a new folder.")
     make_private_folder(path)
     if not again:
@@ -196,9 +196,12 @@ def parse_coordinator(text: str, *, name: str = "coordinator.toml") -> Coordinat
     )
     top.close()
     if (configuration.address is None) != (configuration.enrolment_address is None):
-        raise ConfigurationMistaken(f"{name}: address and enrolment_address are given together or not at all.")
+        raise ConfigurationMistaken(f"{name}: give both address and enrolment_address, or neither.")
     if configuration.address is None and split_address(configuration.listen)[0] in ("0.0.0.0", "::"):  # noqa: S104
-        raise ConfigurationMistaken(f"{name}: listen is every address, so address must say which one sites dial.")
+        raise ConfigurationMistaken(
+            f"{name}: listen stands for every address of this machine, so address must name the one that sites "
+            "connect to."
+        )
     return configuration
 
 

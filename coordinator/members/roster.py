@@ -91,7 +91,9 @@ class Roster:
             found = [record for record in (member.site, member.analyst) if record is not None]
             if not found:
                 known = sorted({site.name for site in self.sites()} | {analyst.name for analyst in self.analysts()})
-                raise ConfigurationMistaken(f"nobody is called {name!r}; there is {', '.join(known) or 'nobody'}.")
+                raise ConfigurationMistaken(
+                    f"no site or analyst is called {name!r}; the study has {', '.join(known) or 'none yet'}."
+                )
             if MemberState.REVOKED not in {record.state for record in found}:
                 member.revoke()
 
@@ -109,7 +111,9 @@ class Roster:
                 f"the name {member.name!r} is already taken in this study; a name is used once."
             )
         if self._ledger.members.has_key(key):
-            raise ConfigurationMistaken(f"{member.name} offers a signing key that another site has enrolled with.")
+            raise ConfigurationMistaken(
+                f"{member.name} sent a signing key that another site has already enrolled with."
+            )
 
 
 def refuse_unless_active(standing: MemberState | None) -> None:
@@ -124,7 +128,7 @@ def check_name(name: str) -> None:
     """Refuse what could not stand in a certificate, a folder or a message."""
     if not NAME.fullmatch(name):
         raise ConfigurationMistaken(
-            f"{name!r} is not a name; use letters, digits, '-' and '_', beginning with a letter."
+            f"{name!r} cannot be used as a name; use letters, digits, '-' and '_', beginning with a letter."
         )
 
 

@@ -131,7 +131,9 @@ def step_target(step: Planned[StepLayout], study: Study, participants: Mapping[s
     """What a whole training takes of the study, at the study's δ; `QueryMistaken` where it cannot be paid at all."""
     delta = study.cap.delta
     if delta == 0.0 or study.cap.pure_epsilon >= study.cap.epsilon:
-        raise QueryMistaken("a training needs a δ above 0 and a budget for Gaussian noise, which this study has not.")
+        raise QueryMistaken(
+            "a training needs a δ above 0 and a budget for Gaussian noise, which this study does not have."
+        )
     if (fault := delta_fault(delta, participants)) is not None:
         raise QueryMistaken(fault)
     overlap = study.overlap_among(step.plan.participants)
@@ -229,8 +231,8 @@ def planned_threshold(law: NoiseDistribution, part: Part, study: Study, *, slack
     units = min(share, slack) * _KEPT[0] // _KEPT[1]
     if units < 1:
         raise QueryMistaken(
-            "which values an open category has can only be shown with a δ above 0, in the study and in the question; "
-            "list the values you are interested in instead."
+            "the values of an open category can only be shown with a δ above 0, in the study and in the "
+            "question; list the values you are interested in instead."
         )
     return least_threshold(law, delta=units / SLACK_UNIT, max_keys=part.max_groups, steps=part.increment)
 
@@ -303,6 +305,6 @@ def _errors(
         if chosen.standard_error is None:
             # All that is possible then, and a word that it will hardly be more.
             low, high = chosen.interval
-            yield aggregate, (high - low) / 2, f"{about}; there will hardly be an estimate"
+            yield aggregate, (high - low) / 2, f"{about}; the noise will probably hide it"
         else:
             yield aggregate, chosen.standard_error, about

@@ -213,12 +213,12 @@ def too_few(outcome: Outcome, study: Study, left_out: tuple[str, ...] = ()) -> T
     if outcome.refused:
         text += f"; refused: {', '.join(refusal_texts(outcome.refused))}"
     if left_out:
-        text += f"; left out: {', '.join(left_out)}, with totals such as no table gives"
+        text += f"; left out: {', '.join(left_out)} (sent totals that no table can give)"
         return TooFewSites(
-            f"{text}. What a site has sent stays: once the hospital has mended it, ask afresh (--fresh)."
+            f"{text}. What a site has sent cannot be replaced: once the hospital has fixed it, ask again with --fresh."
         )
     # A refusal is signed and stays; a site that is only missing may still answer the same plan.
     if study.min_sites > len(outcome.answered) + len(outcome.missing):
-        text += ". A refusal is final for this question: when the hospitals have changed their policy, ask it afresh"
+        text += ". A refusal is final for this question: once the hospitals have changed their policy, ask it again"
         return TooFewSites(f"{text} (--fresh).")
     return TooFewSites(f"{text}. Asking again costs nothing more.")

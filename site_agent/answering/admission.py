@@ -52,8 +52,8 @@ class Policy:
 
     def text(self) -> str:
         """What one plan is held to, in a few words."""
-        sites = "1 site" if self.min_sites == 1 else f"{self.min_sites} sites"
-        return f"{self.max_epsilon_per_plan:g} a plan, with {sites} or more, approval {self.approval.value}"
+        per_plan = f"{self.max_epsilon_per_plan:g} a question"
+        return f"{per_plan}, only with {self.min_sites} or more sites, approval {self.approval.value}"
 
 
 def authentic(signed: SignedTask, *, site: str, coordinator: PublicIdentity) -> Task:

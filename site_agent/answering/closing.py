@@ -35,8 +35,8 @@ GONE = "gone"
 """The state of a source that cannot be looked at now; it is never written down."""
 
 _AWAY = "the source of the table %s cannot be reached or is being changed; trying again"
-_UNSOUND = "the table %s is not answered; mend its file: %s"
-_STILL_CLOSED = "the table %s is closed; mend its source, or run: wardround site reopen"
+_UNSOUND = "questions about the table %s are not answered; fix its file: %s"
+_STILL_CLOSED = "the table %s is closed; fix its source, or run: wardround site reopen"
 
 log = logging.getLogger("wardround.site")
 

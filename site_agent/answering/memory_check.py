@@ -59,8 +59,8 @@ class Room:
             asked, allowed = -(-asked // _MEBI), allowed // _MEBI
             advice = _ADVICE[of]
             raise PlanRefused(
-                f"{what} may take {asked} MiB for its {of} but this site allows {allowed} MiB for them, "
-                f"{asked - allowed} too little; {advice}; nothing was charged.",
+                f"{what} may need {asked} MiB for its {of}, {asked - allowed} more than the {allowed} MiB that "
+                f"this site allows; {advice}; nothing was charged.",
                 reason=RefusalReason.MEMORY,
             )
 
@@ -80,9 +80,11 @@ class Room:
 
 
 _ADVICE: Mapping[str, str] = {
-    "groups": "ask for fewer groups, or state more memory_mebibytes in site.toml",
-    "keys": "state more memory_mebibytes in site.toml, or how many rows the table has",
-    "rows": "take fewer features, or state more memory_mebibytes in site.toml, or how many rows the table has",
+    "groups": "ask for fewer groups, or raise memory_mebibytes in site.toml",
+    "keys": "raise memory_mebibytes in site.toml, or declare there how many rows the table has",
+    "rows": (
+        "take fewer features, or raise memory_mebibytes in site.toml, or declare there how many rows the table has"
+    ),
 }
 
 

@@ -190,7 +190,7 @@ def request_text(plan: Plan, form: AnswerLayout | StepLayout, epsilon: float) ->
     leaving = ""
     if plan.threshold:
         least = plan.threshold * form.parts[0].grid
-        leaving = f", texts whose noised count passes {float(least):.4g} leave the hospital"
+        leaving = f", texts whose noisy count is above {float(least):.4g} leave the hospital"
     return f"{query_text(form.query)}  [ε = {epsilon:.3g}, {plan.mechanism.value}{leaving}]"
 
 

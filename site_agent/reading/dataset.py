@@ -191,7 +191,9 @@ def table_files(table: str, source: TableSource, *, folder: Path) -> TableFiles:
         # The format alone: the path stands in `relation`.
         return TableFiles(kind, _absolute(table, source.relation or "", folder))
     if source.relation is not None and not source.relation.lstrip("( \t\r\n").lower().startswith(_BEGINS):
-        raise ConfigurationMistaken(f"tables.{table}.relation must be one SELECT over the files, which it calls this.")
+        raise ConfigurationMistaken(
+            f"tables.{table}.relation must be one SELECT that reads the files as a table called this."
+        )
     return TableFiles(kind, source_path(table, source, folder), source.relation, source.declared)
 
 
@@ -233,6 +235,6 @@ def nested_key(table: str, key: str) -> SchemaRefused:
 def other_type(table: str, column: Column) -> SchemaRefused:
     """A column that holds something else than the study declares."""
     return SchemaRefused(
-        f"The column {column.name!r} of the table {table!r} does not hold "
-        f"what the study declares at this site: it is no {column.type.value} column."
+        f"The column {column.name!r} of the table {table!r} is not a column of type {column.type.value} at "
+        "this site, as the study declares."
     )

@@ -83,8 +83,11 @@ def _guarded(subject: str, find: Callable[[], CheckFinding]) -> CheckFinding:
 
 def _memory(configuration: SiteConfiguration) -> CheckFinding:
     stated, there = configuration.limits.memory_mebibytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    text, ok = f"one question takes up to {stated} MiB of this machine's {there // 2**20}", stated * 2**20 <= there
-    return CheckFinding("memory", ok=ok, text=text if ok else f"{text}; state less as memory_mebibytes in site.toml")
+    text, ok = (
+        f"one question may use up to {stated} MiB of this machine's {there // 2**20} MiB",
+        stated * 2**20 <= there,
+    )
+    return CheckFinding("memory", ok=ok, text=text if ok else f"{text}; lower memory_mebibytes in site.toml")
 
 
 def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[CheckFinding]:
@@ -100,7 +103,9 @@ def _permissions(folder: SiteFolder, configuration: SiteConfiguration) -> Iterat
     for fault in faults:
         yield CheckFinding("permissions", ok=False, text=fault)
     if not faults:
-        yield CheckFinding("permissions", ok=True, text="keys, ledger and snapshots are this user's alone")
+        yield CheckFinding(
+            "permissions", ok=True, text="only this user can read the keys, the ledger and the snapshots"
+        )
 
 
 def _secrets(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[Path]:
@@ -136,7 +141,10 @@ def _certificate(folder: SiteFolder) -> CheckFinding:
     begins, ends = validity(load_certificate(read_text(file).encode(), name=str(file)))
     now = datetime.datetime.now(datetime.UTC)
     if now >= ends:
-        text = f"expired on {ends:%Y-%m-%d %H:%M} UTC and cannot be renewed any more; see docs/deploy.md"
+        text = (
+            f"expired on {ends:%Y-%m-%d %H:%M} UTC; ask the consortium for a new invitation for this site, then run: "
+            f"wardround site init {folder.path} --invite FILE"
+        )
         return CheckFinding("certificate", ok=False, text=text)
     if now < begins:
         return CheckFinding("certificate", ok=False, text="not valid yet; this machine's clock is behind")
@@ -149,7 +157,7 @@ def _network(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[C
     address = folder.coordinator().address
     if configuration.proxy is not None:
         yield _guarded("proxy", lambda: _proxy(configuration.proxy or ""))
-        yield CheckFinding("address", ok=True, text=f"{address}, to be dialled by the proxy")
+        yield CheckFinding("address", ok=True, text=f"{address}, reached through the proxy")
         return
     yield CheckFinding("proxy", ok=True, text="none configured")
     yield _reach("address", address)
@@ -206,7 +214,7 @@ def _tables(
             yield CheckFinding(subject, ok=False, text=text)
             continue
         if kind_of(configuration.tables[table.name].source) in FORMATS:
-            report(f"reading the files of {table.name} once, to see that they are sound")
+            report(f"reading the files of {table.name} once, to check their format")
         try:
             dataset.check(shape(whole_table(table), study, Mechanism.DISCRETE_GAUSSIAN))
             yield CheckFinding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
@@ -233,8 +241,8 @@ def _closed(folder: SiteFolder) -> Iterator[CheckFinding]:
         return
     for closed in found:
         text = (
-            f"since {closed.date}: a question could not read it to the end, so it answers none; mend its source, then"
-            f" run: wardround site reopen {folder.path} {closed.table}"
+            f"since {closed.date}: a question could not read the table to the end, so no question about it is "
+            f"answered; fix its source, then run: wardround site reopen {folder.path} {closed.table}"
         )
         yield CheckFinding(f"closed {closed.table}", ok=False, text=text)
 
@@ -252,7 +260,7 @@ def _role(source: TableSource, table: Table) -> Iterator[CheckFinding]:
         from site_agent.reading.sources.postgresql.table import can_write  # noqa: PLC0415
 
         if can_write(table, source):
-            text = "could also write to it; give the site a role that can only read"
+            text = "can also write to the table; give the site a role that can only read"
             yield CheckFinding(f"role {table.name}", ok=False, text=text)
 
 
@@ -264,4 +272,4 @@ def _prepared(folder: SiteFolder, dataset: PreparedFirst, table: Table) -> Itera
         text = f"is not used: {standing.fault}; run: wardround site prepare {folder.path}"
         yield CheckFinding(subject, ok=False, text=text)
     elif standing.exists:
-        yield CheckFinding(subject, ok=True, text="shows the source as it is; questions are answered from it")
+        yield CheckFinding(subject, ok=True, text="matches the source; questions are answered from it")

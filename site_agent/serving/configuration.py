@@ -146,5 +146,5 @@ def _min_sites(section: Section, study: Study) -> int:
     """A hospital may ask for more company than the study does, and not for less."""
     least = section.integer("min_sites", study.min_sites, lower=1, upper=MAX_SITES)
     if least < study.min_sites:
-        raise section.fault("min_sites", f"{study.min_sites} or more, as the study itself asks for so many sites")
+        raise section.fault("min_sites", f"{study.min_sites} or more, because the study itself needs so many sites")
     return least

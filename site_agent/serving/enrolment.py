@@ -28,7 +28,7 @@ from wardround.federation.trust.enrolment import Enrolment, Invitation, read_inv
 from wardround.federation.trust.identity import Identity, Purpose
 
 TEMPLATE = """\
-# One hospital. Mend what follows, then run site init again.
+# One hospital. Fill in what follows, then run site init again.
 [site]
 name = "{site}"
 patients = 0                     # declare about how many patients the tables hold; public, never read from the data
@@ -42,10 +42,10 @@ address = "{address}"
 epsilon = {epsilon}
 delta = {delta}
 max_epsilon_per_plan = {per_plan}
-min_sites = {min_sites}                    # how many sites a plan must name for this one to take part
-# What may be asked. "keys" would let texts leave that enough patients share.
+min_sites = {min_sites}                    # answer only questions that go to so many sites or more
+# What may be asked. "keys", if added, lets texts leave the hospital that many patients share.
 statistics = [{statistics}]
-approval = "automatic"           # or "manual": a data steward approves each plan
+approval = "automatic"           # or "manual": a data steward approves each question
 """
 
 
@@ -70,7 +70,7 @@ class Ready:
 
 
 def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
-    """Check invitation, study and configuration; without a configuration, write one to be mended."""
+    """Check invitation, study and configuration; without a configuration, write one to be filled in."""
     invitation = read_invitation(invite)
     study = invitation.study()
     _require_memory(SiteFolder(path))

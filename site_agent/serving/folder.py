@@ -112,7 +112,7 @@ def open_folder(path: Path) -> SiteFolder:
         if planted.exists() and not planted.is_file():
             # Whoever opens a pipe waits for ever.
             raise ConfigurationMistaken(
-                f"{planted} is no file; remove it and restore the file from the backup of this folder."
+                f"{planted} is not a regular file; remove it and restore the file from the backup of this folder."
             )
     for needed in (path / "identity.pem", folder.ledger):
         if not needed.is_file():

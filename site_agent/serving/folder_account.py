@@ -97,8 +97,8 @@ def _opened(
 ) -> SharedAccount:
     path = account_path(folder, name)
     advice = (
-        "restore it there from its backup and do not serve before; a new account is begun, and a lost one "
-        f"collected again, by running for every folder that shares it: wardround site account {folder.path}"
+        "restore it from its backup before you serve; to start a new account, or to rebuild a lost one, "
+        f"run for every folder that shares it: wardround site account {folder.path}"
     )
     try:
         return SharedAccount(
@@ -110,7 +110,7 @@ def _opened(
         )
     except LedgerCorrupt as error:
         raise LedgerCorrupt(
-            f"{path} is damaged or is no account; restore it from its backup.", private=error.private
+            f"{path} is damaged or is not an account; restore it from its backup.", private=error.private
         ) from None
 
 
@@ -122,17 +122,17 @@ def _require_unit(account: SharedAccount) -> None:
 def _require(account: SharedAccount, folder: SiteFolder, charges: Sequence[Charged]) -> None:
     if lacking := account.lacking(charges):
         raise ConfigurationMistaken(
-            f"{account.path} lacks {len(lacking)} of the {len(charges)} charges of this folder, as a new or an old "
-            "copy of it would: restore the newest, or run for every folder that shares it: "
-            f"wardround site account {folder.path}"
+            f"{account.path} is missing {len(lacking)} of the {len(charges)} charges of this folder; it is new "
+            "or an old copy: restore the newest copy, or run for every folder that shares it: wardround site "
+            f"account {folder.path}"
         )
     _require_unit(account)
 
 
 def _unknown(account: SharedAccount, site: str) -> str:
     return (
-        f"{account.path} holds charges of {site} from before it noted whose loss they are, taken to be of this "
-        f"study's unit; run for the folder of {site}: wardround site account DIR"
+        f"{account.path} holds charges of {site} that do not say whether they protect patients or events; "
+        f"they are counted as this study's. Run for the folder of {site}: wardround site account DIR"
     )
 
 
@@ -154,4 +154,6 @@ def spending(spent: Cost, cap: Cap) -> tuple[bool, str]:
         lanes.append(f"ε = {pure:.3g} under Laplace noise, where {cap.pure_epsilon:g} is allowed")
     if spent.slack > allowance.slack:
         lanes.append("more of δ than is allowed")
-    return False, f"{text}: {' and '.join(lanes)}; nothing more is answered until site.toml allows as much as was spent"
+    return False, (
+        f"{text}: {' and '.join(lanes)}; no question is answered until site.toml allows as much as was spent"
+    )

@@ -76,7 +76,7 @@ def decide(path: Path, beginning: str, *, approve: bool) -> None:
 def named(requests: Sequence[Request], beginning: str, *, see: str) -> str:
     """The plan id that begins so; `Mistaken` unless it is long enough to be meant and there is exactly one."""
     if not _PLAN.fullmatch(beginning):
-        raise Mistaken(f"{beginning!r} names no plan; give at least 8 of the hexadecimal digits it begins with, {see}")
+        raise Mistaken(f"{beginning!r} is not a plan id; give at least the first 8 of its hexadecimal digits, {see}")
     meant = [request.plan_id for request in requests if request.plan_id.startswith(beginning)]
     if len(meant) != 1:
         found = "several requests have" if meant else "no request has"

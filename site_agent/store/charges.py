@@ -20,7 +20,7 @@ from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.facts import AnyFact, BlockFact, StepFact
 
-TAKEN = "this round of the training was taken before, with other numbers."
+TAKEN = "this round of the training was already charged with other numbers."
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,9 @@ def decide(connection: sqlite3.Connection, plan_id: str, state: RequestState) ->
     """Write the decision down; one that was made before is not made again."""
     row = connection.execute("SELECT state FROM requests WHERE plan_id = ?", (plan_id,)).fetchone()
     if row is None:
-        raise Mistaken(f"no request waits under plan {plan_id}.")
+        raise Mistaken(f"no request with the plan id {plan_id} is waiting.")
     if row[0] == state.value:
-        raise Mistaken(f"plan {plan_id} was {state.value} before; the running agent answers it.")
+        raise Mistaken(f"plan {plan_id} was already {state.value}; the running agent answers it.")
     connection.execute("UPDATE requests SET state = ? WHERE plan_id = ?", (state.value, plan_id))
 
 

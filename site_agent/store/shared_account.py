@@ -148,7 +148,7 @@ class SharedAccount:
         """Charge a plan, once; durable when this returns. `BudgetExceeded` and `PlanRefused` charge nothing."""
         with self._database.transaction() as connection:
             if self._count(connection) < self._held:
-                raise InvariantBroken(f"{self.path} lost charges while it was in use; restore it, and start again.")
+                raise InvariantBroken(f"{self.path} lost charges while it was in use; restore it, then start again.")
             if (fault := self._unit_fault(connection)) is not None:
                 raise PlanRefused(fault)
             if charge.block:
@@ -268,9 +268,9 @@ class SharedAccount:
         for owner, unit in self._others(connection):
             if unit not in ("", self._unit.value):
                 return (
-                    f"{self.path} holds {unit}-level loss of {owner.partition(' ')[0]} and this study's is "
-                    f"{self._unit.value}-level, which does not add up to anything: give each of the two an account "
-                    "of its own in site.toml, a file that never held the other's, and run for every folder that "
-                    "moves: wardround site account DIR"
+                    f"{self.path} counts {unit}-level loss (of {owner.partition(' ')[0]}) and this study counts "
+                    f"{self._unit.value}-level loss; the two cannot be added. Name a separate account in site.toml for "
+                    "each, in a file that never held the other's charges, and run for every folder that moves: "
+                    "wardround site account DIR"
                 )
         return None

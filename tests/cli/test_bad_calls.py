@@ -188,7 +188,7 @@ CALLS: dict[str, tuple[tuple[object, ...], str]] = {
     ),
     "a folder that is taken": (
         ("coordinator", "init", "@consortium", "--study", "@study.toml"),
-        "is a coordinator's folder already",
+        "is already a coordinator's folder",
     ),
     "a file for a folder": (("coordinator", "init", "@study.toml", "--study", "@study.toml"), "name a new folder"),
     "a folder inside a file": (
@@ -206,10 +206,13 @@ CALLS: dict[str, tuple[tuple[object, ...], str]] = {
         ("coordinator", "invite", "@empty", "north", "--out", "@x"),
         "is not a coordinator's folder",
     ),
-    "inviting no name": (("coordinator", "invite", "@consortium", "no name", "--out", "@x"), "'no name' is not a name"),
+    "inviting no name": (
+        ("coordinator", "invite", "@consortium", "no name", "--out", "@x"),
+        "'no name' cannot be used as a name",
+    ),
     "inviting a path": (
         ("coordinator", "invite", "@consortium", "../north", "--out", "@x"),
-        "'../north' is not a name",
+        "'../north' cannot be used as a name",
     ),
     "an invitation nowhere": (
         ("coordinator", "invite", "@consortium", "north", "--out", "@nowhere/x"),
@@ -219,7 +222,10 @@ CALLS: dict[str, tuple[tuple[object, ...], str]] = {
         ("coordinator", "invite", "@consortium", "north", "--out", "@empty"),
         "cannot be written",
     ),
-    "an analyst without a name": (("coordinator", "analyst", "@consortium", "", "--out", "@x"), "'' is not a name"),
+    "an analyst without a name": (
+        ("coordinator", "analyst", "@consortium", "", "--out", "@x"),
+        "'' cannot be used as a name",
+    ),
     "a profile nowhere": (
         ("coordinator", "analyst", "@consortium", "amira", "--out", "@nowhere/x"),
         "cannot be written",

@@ -59,9 +59,9 @@ def test_a_person_reads_the_study_what_it_lacks_and_what_it_costs(file: Path) ->
     done = call("study", "check", file, "--patients", 40_000, "--sites", 4)
     assert (done.code, done.err) == (0, "")
     assert "stays.weight: no lower and upper" in done.out
-    assert "stays.reason: no values: it is open" in done.out
+    assert "stays.reason: no values: they are not public" in done.out
     assert "for 40000 declared patients at 4 sites:" in done.out
-    assert "fewer than 1,000,000 patients together" in done.out
+    assert "together declare fewer than 1,000,000 patients" in done.out
     assert [line for line in TITLES if f"stays: {line} " not in done.out] == []
 
 
@@ -70,7 +70,7 @@ def test_an_open_category_says_how_many_patients_show_a_value(file: Path) -> Non
     (keys,) = [line for line in found if line["shown_from"]]
     default, ten, hundred = keys["shown_from"]
     assert 20 < ten < default < hundred < 1000
-    assert "shows what so many patients of a site have" in call("study", "check", file).out
+    assert "shown when so many patients of a site have it" in call("study", "check", file).out
 
 
 def test_a_study_without_gaps_says_so(file: Path) -> None:

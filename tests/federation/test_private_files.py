@@ -188,7 +188,7 @@ def test_a_lock_and_a_ledger_are_not_made_through_a_link(tmp_path: Path, loot: P
     with pytest.raises(ConfigurationMistaken, match="cannot be served"), serving_lock(folder):
         pass
     a_link_to_nowhere(folder / "ledger.sqlite", loot)
-    with pytest.raises(ConfigurationMistaken, match="is not a file"):
+    with pytest.raises(ConfigurationMistaken, match="is not a regular file"):
         Database(folder / "ledger.sqlite", schema="CREATE TABLE t (x INTEGER) STRICT;")
     assert [path.name for path in loot.parent.iterdir()] == ["loot"]
 

@@ -38,12 +38,12 @@ def test_a_complete_study_leaves_nothing_to_say() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "place", "kind", "said"),
     [
-        (", lower = 0, upper = 110", "", "stays.age", Kind.NO_BOUNDS, "no sum, mean, histogram or quantile"),
-        (", step = 0.1", "", "stays.sbp", Kind.NO_STEP, "quantiles are told in steps of 0.117"),
+        (", lower = 0, upper = 110", "", "stays.age", Kind.NO_BOUNDS, "not for a sum, mean, histogram or quantile"),
+        (", step = 0.1", "", "stays.sbp", Kind.NO_STEP, "quantiles are given in steps of 0.117"),
         ("step = 0.1", "step = 0.7", "stays.sbp", Kind.UNEVEN_STEP, "not a whole number of steps of 0.7 apart"),
-        ("step = 0.1", "step = 0.001", "stays.sbp", Kind.FINE_STEP, "told in steps of 0.03; sums and means keep"),
+        ("step = 0.1", "step = 0.001", "stays.sbp", Kind.FINE_STEP, "given in steps of 0.03; sums and means keep"),
         (', values = ["E11", "I10"]', "", "stays.diagnosis", Kind.OPEN_CATEGORY, "a charge of its own"),
-        (", lower = 2023-01-01, upper = 2024-12-31", "", "stays.admitted", Kind.NO_DAYS, "no series by month"),
+        (", lower = 2023-01-01, upper = 2024-12-31", "", "stays.admitted", Kind.NO_DAYS, "not for a series by month"),
         ("2023-01-01", "1800-01-01", "stays.admitted", Kind.MANY_MONTHS, "span 2700 months"),
         ("max_windows_per_unit = 4\n", "", "stays.admitted", Kind.NO_WINDOWS, "at most 4 of its 24 months"),
         ("rows_per_unit = 4", "rows_per_unit = 40", "stays.max_rows_per_unit", Kind.MANY_ROWS, "40 times the noise"),
@@ -52,11 +52,11 @@ def test_a_complete_study_leaves_nothing_to_say() -> None:
             "rows_per_unit = 4\nmax_groups_per_unit = 2",
             "stays.max_groups_per_unit",
             Kind.FEW_GROUPS,
-            "in more than 2 groups",
+            "in at most 2 groups",
         ),
         ("overlap = 1\n", "", "overlap", Kind.UNKNOWN_OVERLAP, "at every site"),
-        ("delta = 1e-6", "delta = 0", "budget.delta", Kind.NO_DELTA, "Laplace noise only"),
-        ("overlap = 1\n", 'overlap = 1\nunit = "event"\n', "unit", Kind.EVENT_UNIT, "one row is protected"),
+        ("delta = 1e-6", "delta = 0", "budget.delta", Kind.NO_DELTA, "only Laplace noise"),
+        ("overlap = 1\n", 'overlap = 1\nunit = "event"\n', "unit", Kind.EVENT_UNIT, "protects one row"),
     ],
 )
 def test_what_is_missing_is_one_sentence_at_its_place(old: str, new: str, place: str, kind: Kind, said: str) -> None:

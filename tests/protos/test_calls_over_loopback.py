@@ -198,7 +198,7 @@ def test_a_broken_invariant_is_told_to_its_own_process_and_stops_no_other(
     desk: SiteDesk, loopback: Loopback, north: grpc.Channel
 ) -> None:
     desk.fault = LedgerCorrupt(private="entry 7")
-    with pytest.raises(Unavailable, match="fault of its own"):
+    with pytest.raises(Unavailable, match="internal error"):
         SiteCalls(north).greet()
     assert loopback.broken == [desk.fault]
 

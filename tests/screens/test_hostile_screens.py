@@ -89,7 +89,7 @@ def test_all_of_a_request_is_shown_between_its_price_and_its_price(tmp_path: Pat
         nothing_steers(found)
     first, last = begun(rows)
     assert re.match(rf"{plan_id}  pending   \S+  ε = 0.5", first)
-    assert last == rows[-1] == "A yes costs ε = 0.5."
+    assert last == rows[-1] == "Approving it costs ε = 0.5."
     shown = "".join(row.strip() for row in rows).replace(" ", "")
     assert all(text.replace(" ", "") in shown for text in texts)
 

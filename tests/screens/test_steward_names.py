@@ -35,7 +35,7 @@ def plan_id(hospital: Hospital) -> str:
 def test_a_name_that_is_too_short_means_nothing(hospital: Hospital, command: str, length: int) -> None:
     done = call("site", command, hospital.folder, plan_id(hospital)[:length])
     assert done.code == 2
-    assert "give at least 8 of the hexadecimal digits it begins with" in done.sentence()
+    assert "give at least the first 8 of its hexadecimal digits" in done.sentence()
     assert states(hospital) == [PENDING]
 
 
@@ -44,7 +44,7 @@ def test_what_is_no_plan_id_means_nothing(hospital: Hospital, name: str) -> None
     for command in ("approve", "deny", "requests"):
         done = call("site", command, hospital.folder, name)
         assert (done.code, is_plain(done.sentence())) == (2, True)
-        assert "names no plan" in done.sentence()
+        assert "is not a plan id" in done.sentence()
     assert call("site", "approve", hospital.folder, f"{plan_id(hospital)[:12]} ").code == 2
     assert call("site", "approve", hospital.folder, f"{plan_id(hospital)}00").code == 2
     assert states(hospital) == [PENDING]
@@ -72,7 +72,7 @@ def test_what_was_decided_is_not_decided_again(hospital: Hospital) -> None:
     name = plan_id(hospital)[:8]
     assert call("site", "approve", hospital.folder, name).code == 0
     done = call("site", "approve", hospital.folder, name)
-    assert (done.code, "was approved before" in done.sentence()) == (2, True)
+    assert (done.code, "was already approved" in done.sentence()) == (2, True)
     # Until it is answered a yes can become a no, which is final.
     assert call("site", "deny", hospital.folder, name).code == 0
     for command in ("approve", "deny"):

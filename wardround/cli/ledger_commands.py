@@ -20,7 +20,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A site's or coordin
 
 @app.command(epilog="Example: wardround ledger verify st-mary --json")
 def verify(folder: Folder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
-    """Check every entry: chain, signatures, charges before releases, sums within the cap."""
+    """Check every entry: the chain, the signatures, a charge before each release, and sums within the cap."""
     from wardround.federation.ledger.sqlite_file import RESTORE
     from wardround.federation.ledger.verify.verify import verify as check
 
@@ -31,7 +31,8 @@ def verify(folder: Folder, as_json: Annotated[bool, typer.Option("--json")] = Fa
         verdict = "valid" if found.valid else "INVALID"
         say(f"{verdict}: {found.entries} entries of a {found.role or 'ledger'}, head {found.head.digest[:16]}")
         for problem in found.problems:
-            say(f"  entry {problem.entry}: {problem.code}")
+            where = f"entry {problem.entry}" if problem.entry else "the whole ledger"
+            say(f"  {where}: {problem.code}. {problem.code.sentence}")
         if not found.entries:
             note(f"wardround: {folder} holds no entry of a ledger; {RESTORE}.")
     if not found.valid:

@@ -71,8 +71,14 @@ def account(
     for line in lines:
         told = f"{line.epsilon:10.4g}" if math.isfinite(line.epsilon) else f"{'–':>10}"
         say(f"  {line.accountant:<11}{told}   {line.note}".rstrip())
-    say("Each bounds a schedule that was fixed beforehand; `pld` is the tightest. What may still run is decided by")
-    say("the filter, which also holds when each question is chosen after seeing earlier answers.")
+    say(
+        "Each holds if all questions were fixed before the first answer; `pld` is the tightest. None of "
+        "them ever decides"
+    )
+    say(
+        "whether a question may run: the filter does, and it holds even if each question is chosen after "
+        "earlier answers."
+    )
 
 
 def calibrate(
@@ -125,7 +131,7 @@ def calibrate(
         )
         return
     answers = "1 answer" if rounds * queries == 1 else f"{rounds * queries} answers"
-    say(f"ε = {epsilon:.4g}, δ = {delta:g} for {answers}, moved by at most {sensitivity:g} by one patient:")
+    say(f"ε = {epsilon:.4g}, δ = {delta:g} for {answers}, each changed by at most {sensitivity:g} by one patient:")
     say(f"  Gaussian, analytic   σ = {plan.sigma:.4g}   (μ = {plan.mu:.4g} in all)")
     say(f"  Gaussian, by zCDP    σ = {plan.zcdp:.4g}")
     refused = "refused: its proof ends at ε = 1" if classic is None else f"σ = {classic:.4g}"

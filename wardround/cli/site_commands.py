@@ -103,7 +103,7 @@ def requests(
             say_in_one_row(asking.line())
         else:
             # The price again: the first row may have left the screen.
-            say(asking.line(digits=None), f"A yes costs {asking.price}.")
+            say(asking.line(digits=None), f"Approving it costs {asking.price}.")
     if not found:
         say("No plan has asked for approval.")
 

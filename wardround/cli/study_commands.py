@@ -51,7 +51,7 @@ def check(
 def _findings_text(found: tuple[StudyFinding, ...]) -> list[str]:
     if not found:
         return ["Nothing is missing: every column has what its questions need."]
-    return ["To know before it is signed:", *(f"  {each.place}: {each.sentence}" for each in found)]
+    return ["Know this before you sign:", *(f"  {each.place}: {each.sentence}" for each in found)]
 
 
 def _costs_text(read: Study, costs: StudyCosts) -> list[str]:
@@ -68,18 +68,18 @@ def _costs_text(read: Study, costs: StudyCosts) -> list[str]:
         rows.append([title, *(_error_text(error) for error in line.errors), str(line.fitting)])
         if line.shown_from:
             patients = ["–" if least is None else str(least) for least in line.shown_from]
-            rows.append(["  shows what so many patients of a site have", *patients, ""])
+            rows.append(["  shown when so many patients of a site have it", *patients, ""])
     table = head + rows
     widths = [max(len(row[place]) for row in table) for place in range(len(head[0]))]
     for row in table:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
         lines.append(("  " + "  ".join(cells)).rstrip())
-    lines.append("  “one of n” is a question that takes an n-th of the whole budget. Each number of a GROUP BY or a")
-    lines.append("  histogram has this error; means, medians and shares are for all patients, values spread evenly.")
+    lines.append("  “one of n” is a question that uses 1/n of the whole budget. Each number of a GROUP BY or a")
+    lines.append("  histogram has this error. Means, medians and shares: over all patients, with evenly spread values.")
     if read.cap.delta > 0.0:
         lines.append(
-            f"  δ = {read.cap.delta:g}: sites can join while they declare fewer than {1 / read.cap.delta:,.0f} "
-            "patients together."
+            f"  δ = {read.cap.delta:g}: sites can join as long as all of them together declare fewer than "
+            f"{1 / read.cap.delta:,.0f} patients."
         )
     return lines
 

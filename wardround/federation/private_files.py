@@ -139,11 +139,11 @@ def exposed(paths: Iterable[Path], *, owner: int) -> Iterator[str]:
         elif found.st_mode & _OTHERS:
             loose.append(path)
     if links:
-        yield f"no file or folder but a link or a pipe; restore it from the backup after: rm {_joined(links)}"
+        yield (f"a link or a pipe instead of a file or folder; restore it from the backup after: rm {_joined(links)}")
     if foreign:
-        yield f"of another user; run: chown {name_of(owner)} {_joined(foreign)}"
+        yield f"owned by another user; run: chown {name_of(owner)} {_joined(foreign)}"
     if loose:
-        yield f"open to others; run: chmod go-rwx {_joined(loose)}"
+        yield f"accessible to other users; run: chmod go-rwx {_joined(loose)}"
 
 
 def replaceable(folder: Path) -> bool:

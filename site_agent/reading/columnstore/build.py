@@ -69,8 +69,8 @@ def prepare_table(
         pass
     except Overfull as overfull:
         raise ConfigurationMistaken(
-            f"The table {table.name!r} has more {overfull} than a snapshot can be made of in the memory of this site; "
-            "state more memory_mebibytes in site.toml, or leave the table as it is: it is then read from its source."
+            f"The table {table.name!r} has too many {overfull} to be prepared in this site's memory; raise "
+            "memory_mebibytes in site.toml, or do not prepare the table: questions then read its source."
         ) from None
     except OSError as error:
         raise ConfigurationMistaken(

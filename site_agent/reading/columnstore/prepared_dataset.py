@@ -138,7 +138,7 @@ class PreparedFirst:
         age_seconds = self.now_seconds() - manifest.made_at_seconds
         hours = self.hours.get(table.name, 0.0)
         if not found.sees_changes and not 0.0 <= age_seconds <= hours * _HOUR_SECONDS:
-            raise Unusable(f"it is older than the {hours:g} hours of prepared_hours")
+            raise Unusable(f"it is older than prepared_hours = {hours:g}")
 
 
 def preparable(source: Dataset) -> Preparable:

@@ -110,13 +110,13 @@ def shape_faults(query: exp.Query) -> Iterator[str]:
                 # To SQLite a name there is a whole table.
                 yield "must have brackets after IN: a list of values, or a SELECT"
             case exp.Max() | exp.Min() if node.expressions or node.args.get("count") is not None:
-                yield f"may give {node.key}() one value alone: for the largest or smallest of several write CASE WHEN"
+                yield f"may give {node.key}() only one value: for the largest or smallest of several write CASE WHEN"
             case exp.Extract() | exp.TimestampTrunc() if _unit(node) not in _UNITS:
-                yield f"may not take {_unit(node)} out of a day, only {', '.join(sorted(_UNITS))}"
+                yield f"may not take {_unit(node)} from a date, only {', '.join(sorted(_UNITS))}"
             case exp.Replace() | exp.Pad() if not _is_short(node):
                 yield (
-                    f"must give {node.key}() texts in quotation marks and plain numbers, none beyond {_LONGEST} "
-                    "characters: a row's own could make a text that fits into no memory"
+                    f"must give {node.key}() quoted texts and plain numbers of at most {_LONGEST} characters: values "
+                    "from a row could make a text too large for memory"
                 )
 
 

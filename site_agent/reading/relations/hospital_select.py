@@ -68,7 +68,7 @@ _PHYSICAL = frozenset(
     {"rowid", "_rowid_", "oid", "ctid", "xmin", "xmax", "cmin", "cmax", "tableoid", "file_row_number", "file_index"}
 )
 _MOMENTS = frozenset({"now", "today", "tomorrow", "yesterday"})
-_NOT_ITS_OWN = "may not use functions whose value is not the row's own, such as random() and now()"
+_NOT_ITS_OWN = "may not use functions that depend on anything but the row, such as random() and now()"
 _PRESENT = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "sysdate"})
 """Functions that are called without brackets, and so look like columns."""
 _ENDS = frozenset({"UNBOUNDED", "CURRENT ROW"})
@@ -182,24 +182,26 @@ def _faults(query: exp.Query, dialect: str, only: Collection[str] | None) -> Ite
     if query.find(*_NO_QUERY) is not None:
         yield "must be one SELECT that changes nothing"
     if query.find(*_CUTTING) is not None:
-        yield "may not cut rows off (LIMIT, OFFSET, FETCH, TABLESAMPLE, PIVOT): one patient would push another out"
+        yield (
+            "may not limit rows (LIMIT, OFFSET, FETCH, TABLESAMPLE, PIVOT): one patient's rows would push out another's"
+        )
     for operation in query.find_all(exp.SetOperation):
         if not isinstance(operation, exp.Union) or operation.args.get("distinct") is not False:
-            yield "may join queries by UNION ALL alone: other set operations compare patients with one another"
+            yield "may combine queries only with UNION ALL: all else compares patients with each other"
     for with_ in query.find_all(exp.With):
         if with_.args.get("recursive"):
             yield "may not be recursive"
     own = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
     if own & set(only or ()):
-        yield f"may not call another query {' or '.join(only or ())}"
+        yield f"may not give a query in WITH the name {' or '.join(only or ())}"
     for table in query.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
-            yield "may read tables and views alone, no functions"
+            yield "may read only tables and views, no functions"
     yield from _value_faults(query)
     yield from shape_faults(query)
     for node in query.walk():
         if (word := unknown_word(node, dialect)) is not None:
-            yield f"may not use {word}: only what is known to look at the row alone, whatever the row holds, may be"
+            yield f"may not use {word}: only what is known to depend on the row alone, and never to fail, is allowed"
 
 
 def _value_faults(query: exp.Query) -> Iterator[str]:
@@ -209,12 +211,12 @@ def _value_faults(query: exp.Query) -> Iterator[str]:
             yield _NOT_ITS_OWN
     for column in query.find_all(exp.Column):
         if column.name.lower() in _PHYSICAL:
-            yield f"may not use {column.name}: where a row lies depends on other patients' rows"
+            yield f"may not use {column.name}: where a row is stored depends on other patients' rows"
         elif not column.args.get("table") and not column.this.args.get("quoted") and column.name.lower() in _PRESENT:
             yield _NOT_ITS_OWN
     for literal in query.find_all(exp.Literal):
         if literal.is_string and literal.this.strip().lower() in _MOMENTS:
-            yield f"may not use the moment {literal.this.strip()!r}; write a day"
+            yield f"may not use the current time {literal.this.strip()!r}; write a date"
 
 
 def order_windows(query: exp.Query, dialect: str) -> None:

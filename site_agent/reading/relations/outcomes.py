@@ -49,7 +49,7 @@ class QueryRows:
         if not names:
             return self
         if self.open or len(names) > len(self.columns):
-            raise Unclear("must give columns their names inside the query, not after its alias")
+            raise Unclear("must name columns inside the query, not after its alias")
         kept = self.columns[len(names) :]
         renamed = tuple((name, tie) for name, (_, tie) in zip(names, self.columns, strict=False))
         return QueryRows(self.patients, renamed + kept, self.open, self.rowwise, self.reads)
@@ -61,9 +61,9 @@ class QueryRows:
             Unclear: not all columns are known.
         """
         if self.open or other.open or len(self.columns) != len(other.columns):
-            raise Unclear("must write the columns out, in the same order, in queries joined by UNION ALL")
+            raise Unclear("must list the columns, in the same order, in queries combined with UNION ALL")
         if self.patients != other.patients:
-            raise Unclear("may not put public rows between patients' rows by UNION ALL")
+            raise Unclear("may not mix rows of public tables with patients' rows in UNION ALL")
         columns = tuple(
             (name, min(tie, its)) for (name, tie), (_, its) in zip(self.columns, other.columns, strict=True)
         )
@@ -115,7 +115,7 @@ def _starred(term: exp.Expr, scope: Scope) -> tuple[list[tuple[str, Tie]], bool]
     """The known columns of a star, and whether there are others."""
     star = term.this if isinstance(term, exp.Column) else term
     if any(value for name, value in star.args.items() if name not in {"except_", "replace"}):
-        raise Unclear("may say EXCLUDE and REPLACE after a star, and nothing else")
+        raise Unclear("may use only EXCLUDE and REPLACE after a star")
     if isinstance(term, exp.Column):
         alias = scope.folding.of(term.args["table"])
         if alias not in scope.sources:
@@ -123,7 +123,7 @@ def _starred(term: exp.Expr, scope: Scope) -> tuple[list[tuple[str, Tie]], bool]
     elif len(scope.sources) != 1:
         names = [source.identifier.name for source in scope.sources.values()]
         first = names[0] if names else "t"
-        raise Unclear(f"must say which columns it means where FROM has not one table: {first}.* instead of *")
+        raise Unclear(f"must say which table a star means when FROM does not have exactly one: {first}.* instead of *")
     else:
         alias = next(iter(scope.sources))
     source = scope.sources[alias]

@@ -38,7 +38,7 @@ _SELECT = frozenset(
 )
 _UNION = frozenset({"with_", "this", "expression", "distinct", "order"})
 _TABLE = frozenset({"this", "db", "catalog", "alias"})
-_INSTEAD = {"WINDOWS": " with names of their own; write each out where it is used, OVER (PARTITION BY …)"}
+_INSTEAD = {"WINDOWS": " with names; write each one where it is used, OVER (PARTITION BY …)"}
 _JOIN = frozenset({"this", "side", "kind", "on", "using"})
 _DERIVED = frozenset({"this", "alias"})
 _BRACKETS = frozenset({"this"})
@@ -69,9 +69,9 @@ class Ownership:
         key = self.folding.of_text(self.promise.unit_key)
         tie = outcome.tie(key)
         if not outcome.patients or tie is None or tie is Tie.OTHER:
-            raise Unclear(f"must have the patient's own key among its columns, as {self.promise.unit_key!r}")
+            raise Unclear(f"must have the unit key among its columns, as {self.promise.unit_key!r}")
         if tie is Tie.OWN and (self.promise.keys or not outcome.rowwise):
-            raise Unclear(f"must hand the unit key on unchanged as {self.promise.unit_key!r}{self._hint(query)}")
+            raise Unclear(f"must return the unit key unchanged, as {self.promise.unit_key!r}{self._hint(query)}")
 
     def query(
         self, query: exp.Query, ctes: Mapping[str, QueryRows], parent: Scope | None, *, tie: bool = True
@@ -81,12 +81,12 @@ class Ownership:
         while isinstance(inner, exp.Subquery):
             # What stands beside the query in its brackets, such as a join, would not be looked at.
             if beyond(inner, _BRACKETS if inner is not query else _DERIVED):
-                raise Unclear("may have one SELECT alone inside brackets: write joins and WITH inside the SELECT")
+                raise Unclear("may have only one SELECT inside brackets: write joins and WITH inside the SELECT")
             inner = inner.this
         if isinstance(inner, exp.Select):
             return self._select(inner, ctes, parent, tie=tie)
         if not isinstance(inner, exp.Union) or inner.args.get("distinct") is not False or beyond(inner, _UNION):
-            raise Unclear("may join queries by UNION ALL alone: other set operations compare patients with one another")
+            raise Unclear("may combine queries only with UNION ALL: all else compares patients with each other")
         known = self._ctes(inner, ctes)
         inner.set("order", None)
         left, right = (self.query(side, known, parent, tie=tie) for side in (inner.left, inner.right))
@@ -125,11 +125,9 @@ class Ownership:
             # SQLite also finds a query that WITH names further on.
             later = {self.folding.of(each.this) for each in cte.find_all(exp.Table)} & set(names[place:])
             if later or name in known:
-                raise Unclear(
-                    f"must give each query of WITH a name that nothing before it has; {cte.alias!r} uses one twice"
-                )
+                raise Unclear(f"must give each query of WITH a new name; {cte.alias!r} is used twice")
             if not isinstance(cte.this, exp.Query):
-                raise Unclear("may name queries alone in WITH")
+                raise Unclear("may have only queries in WITH")
             found = self.query(cte.this, known, None)
             known[name] = found.renamed([self.folding.of(each) for each in cte.args["alias"].args.get("columns") or ()])
         return known
@@ -143,8 +141,8 @@ class Ownership:
             side, kind = (str(join.args.get(word) or "").upper() for word in ("side", "kind"))
             if beyond(join, _JOIN) or side not in {"", "LEFT"} or kind not in {"", "INNER", "OUTER", "CROSS"}:
                 said = " ".join(word for word in (str(join.args.get("method") or "").upper(), side, kind) if word)
-                what = f"may use JOIN, LEFT JOIN and CROSS JOIN alone, not {said or 'another'} JOIN"
-                raise Unclear(f"{what}; put the table whose rows all stay first and write LEFT JOIN")
+                what = f"may use only JOIN, LEFT JOIN and CROSS JOIN, not {said or 'another'} JOIN"
+                raise Unclear(f"{what}; put the table that keeps all its rows first and write LEFT JOIN")
             earlier = list(scope.sources)
             name = scope.add(self._source(join.this, ctes, optional=side == "LEFT"))
             for column in join.args.get("using") or ():
@@ -168,13 +166,11 @@ class Ownership:
                 for line in item.expressions
                 for each in line.expressions
             ):
-                raise Unclear("may list plain values alone in VALUES")
+                raise Unclear("may have only plain values in VALUES")
             identifier: exp.Identifier = item.args["alias"].this
             return Relation(identifier, patients=False, columns=tuple(columns), optional=optional)
         else:
-            raise Unclear(
-                "may read tables, views and queries alone in FROM, no functions, LATERAL, samples or brackets"
-            )
+            raise Unclear("may read only tables, views and queries in FROM, no functions, LATERAL, samples or brackets")
         found = found.renamed(columns)
         keys = frozenset(column for column, tie in found.columns if tie is Tie.KEY)
         names = None if found.open else tuple(column for column, _ in found.columns)
@@ -183,9 +179,9 @@ class Ownership:
     def _table(self, item: exp.Table, called: exp.Identifier, columns: Collection[str], *, optional: bool) -> Relation:
         written = ".".join(part.name for part in item.parts)
         if columns:
-            raise Unclear(f"must give the columns of {written!r} their names in SELECT, not after its alias")
+            raise Unclear(f"must name the columns of {written!r} in SELECT, not after its alias")
         if self.promise.only is not None and (written.lower() not in self.promise.only):
-            raise Unclear(f"may read {' and '.join(self.promise.only)} alone")
+            raise Unclear(f"may read only {' and '.join(self.promise.only)}")
         if self._is_public(item):
             return Relation(called, patients=False, optional=optional)
         keys = self.promise.keys_of(written, self.folding)
@@ -219,8 +215,8 @@ class Ownership:
             name = scope.folding.of(column.this)
             if column.args.get("table") is None and name in given and name not in given[name]:
                 raise Unclear(
-                    f"must not use {column.name!r}, a name that the same SELECT gives: repeat what it stands for, or "
-                    "its number in GROUP BY; if it is a column too, write its table before it"
+                    f"must not use {column.name!r}, a name that the same SELECT defines: repeat its expression, or "
+                    "use its number in GROUP BY; if it is also a column, write its table before it"
                 )
             scope.qualify(column)
 
@@ -234,7 +230,7 @@ class Ownership:
         optional: dict[str, list[tuple[exp.EQ, Place, Place]]] = {}
         for join in select.args.get("joins") or ():
             if any(found is not join.this for found in own(join, exp.Query)):
-                raise Unclear("may use a query inside an expression in SELECT and in WHERE, not in ON")
+                raise Unclear("may use a subquery in SELECT and in WHERE, not in ON")
             found = [pair for each in conjuncts(join.args.get("on")) if (pair := equal_pair(each, scope)) is not None]
             name = scope.folding.of(identifier_of(join.this))
             if scope.sources[name].optional:
@@ -280,11 +276,11 @@ class Ownership:
         others = [place for place in sorted(holder.keys or set()) if place[1] != name] if holder is not None else []
         if not others and holder is scope:
             others = [place for each in scope.patients if each != name for place in sorted(key_places(scope, each))]
-        other = f"{others[0][1]}.{others[0][2]}" if others else f"t.{key}, where t is a patient's row outside,"
+        other = f"{others[0][1]}.{others[0][2]}" if others else f"t.{key}, where t is a patient's table outside,"
         where = "inside its WHERE" if needed else "in ON or WHERE"
         return (
-            f"must tie {called!r} to one patient: write {called}.{key} = {other} {where}; if the tables call the unit "
-            f'key otherwise, add key = ["COLUMN"] to the table in site.toml, and '
+            f"must tie {called!r} to one patient: write {called}.{key} = {other} {where}; if your tables have another "
+            f'name for the unit key, add key = ["COLUMN"] to the table in site.toml, and '
             f'public = ["{source.written or "TABLE"}"] if no patient is in {called!r}'
         )
 
@@ -300,7 +296,7 @@ class Ownership:
             if not isinstance(query, exp.Query) or isinstance(holder, exp.CTE):
                 continue
             if part_of(query, select) not in {"expressions", "where"}:
-                raise Unclear("may use a query inside an expression in SELECT and in WHERE alone")
+                raise Unclear("may use a subquery only in SELECT and in WHERE")
             # Where only such rows stay, a key that is found is the row's own.
             found_by_key = isinstance(holder, exp.In) and id(holder) in direct and tie_of(holder.this, scope) is Tie.KEY
             found = self.query(query, ctes, scope, tie=not found_by_key)
@@ -308,9 +304,9 @@ class Ownership:
                 self._compare_bytes(holder.this, scope)
             reads = reads or found.patients or found.reads
             if found_by_key and found.patients and [tie for _, tie in found.columns] != [Tie.KEY]:
-                raise Unclear("must find the unit key in a query after IN, or write EXISTS and tie it to the patient")
+                raise Unclear("must select the unit key in a subquery after IN, or use EXISTS tied to the patient")
             if not isinstance(holder, exp.In | exp.Any | exp.All | exp.Exists) and not is_one_row(query, self.dialect):
-                raise Unclear("may use a query as a value only if it is one aggregate without GROUP BY, such as max(…)")
+                raise Unclear("may use a subquery as a value only if it is one aggregate without GROUP BY, as max(…)")
         return reads
 
     # --- Rows put together --------------------------------------------------------------------------------
@@ -320,23 +316,21 @@ class Ownership:
         totals = [found for found in own(select) if is_aggregate(found, self.dialect) and not is_windowed(found)]
         for window in windows:
             if beyond(window, _WINDOW):
-                raise Unclear("must write a window out: OVER (PARTITION BY … ORDER BY …)")
+                raise Unclear("must write each window in full: OVER (PARTITION BY … ORDER BY …)")
             if not scope.tied and not any(
                 tie_of(term, scope) is Tie.KEY for term in window.args.get("partition_by") or ()
             ):
                 raise Unclear(f"may use a window only with the unit key in its PARTITION BY{self._hint(select)}")
         if group is not None:
             if any(value for name, value in group.args.items() if name != "expressions"):
-                raise Unclear("may group by plain columns alone")
+                raise Unclear("may group only by plain columns")
             if not scope.tied and not any(tie_of(term, scope) is Tie.KEY for term in group.expressions):
                 raise Unclear(f"may use GROUP BY only with the unit key in it{self._hint(select)}")
         elif (totals or select.args.get("having")) and not scope.tied:
             raise Unclear(f"may use aggregates only with the unit key in GROUP BY{self._hint(select)}")
         if group is not None or totals:
             if windows or any(part_of(query, select) == "expressions" for query in own(select, exp.Query)):
-                raise Unclear(
-                    "must give aggregates a query of their own in WITH where a window or another query is beside"
-                )
+                raise Unclear("must put aggregates into their own query in WITH where a window or a subquery is beside")
             self._added_up(select, scope, group, totals)
         for term in (
             *(group.expressions if group is not None else ()),
@@ -352,25 +346,27 @@ class Ownership:
         for column in (column for total in counted for column in own(total, exp.Column)):
             # Databases add up such a column over the rows outside.
             if isinstance(column, exp.Column) and not column.is_star and not is_own(column, scope):
-                raise Unclear(f"may not add up {column.sql()}, a column of the query outside")
+                raise Unclear(f"may not aggregate {column.sql()}, a column of the outer query")
         terms = list(group.expressions) if group is not None else []
         having = condition_of(select, "having")
         for term in (*select.expressions, *([having] if having is not None else ())):
             loose = loose_column(term.unalias(), terms, scope, self.dialect)
             if loose is not None:
-                raise Unclear(f"must group by {loose} or add it up: otherwise it is of whichever row comes first")
+                raise Unclear(
+                    f"must put {loose} into GROUP BY or an aggregate: else it is that of whichever row is first"
+                )
 
     def _distinct(self, select: exp.Select, scope: Scope, outcome: QueryRows) -> None:
         if select.args["distinct"].args.get("on") is not None:
             raise Unclear(
-                "may not use DISTINCT ON: which row stays would depend on where it lies; use a window or max(…)"
+                "may not use DISTINCT ON: which row stays would depend on where it is stored; use a window or max(…)"
             )
         if not scope.tied and not any(tie is Tie.KEY for _, tie in outcome.columns):
-            raise Unclear(f"may use DISTINCT only with the unit key among what is compared{self._hint(select)}")
+            raise Unclear(f"may use DISTINCT only with the unit key among its columns{self._hint(select)}")
 
         for term in select.expressions:
             if self.dialect == "sqlite" and term.is_star:
-                raise Unclear("must write the columns out after DISTINCT")
+                raise Unclear("must list the columns after DISTINCT")
             name = (
                 exp.alias_(term.copy(), term.this.copy()) if isinstance(term, exp.Column) and not term.is_star else term
             )
@@ -393,6 +389,6 @@ class Ownership:
                 and not self.promise.keys
             ):
                 add = f'add key = ["{alias.this.name}"] to the table in site.toml'
-                return f", which is {self.promise.unit_key!r}; if the tables call it otherwise, {add}"
+                return f", which is {self.promise.unit_key!r}; if your tables have another name for it, {add}"
         said = " or ".join(self.promise.keys) or self.promise.unit_key
         return f", which the tables call {said!r}"

@@ -91,9 +91,7 @@ class Scope:
         """
         name = self.folding.of(source.identifier)
         if name in self.sources:
-            raise Unclear(
-                f"must give each table in a FROM a name of its own; {source.identifier.name!r} is there twice"
-            )
+            raise Unclear(f"must give each table in FROM its own name; {source.identifier.name!r} is there twice")
         self.sources[name] = source
         return name
 
@@ -109,7 +107,7 @@ class Scope:
         """
         scope: Scope | None = self
         if column.args.get("db") or column.args.get("catalog"):
-            raise Unclear(f"must write {column.sql()} with the table's last name alone")
+            raise Unclear(f"must write only the table's last name before the column in {column.sql()}")
         alias = self.folding.of(column.args["table"])
         while scope is not None:
             if (source := scope.sources.get(alias)) is not None:

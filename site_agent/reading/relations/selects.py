@@ -38,10 +38,10 @@ def write_positions(select: exp.Select) -> None:
     for term in list(group.expressions) if group is not None else ():
         if isinstance(term, exp.Literal):
             if not term.is_int or not 1 <= int(term.this) <= len(select.expressions):
-                raise Unclear("may group by columns, expressions and their numbers alone")
+                raise Unclear("may group only by columns, expressions and their numbers")
             meant = select.expressions[int(term.this) - 1]
             if meant.is_star or any(each.is_star for each in select.expressions):
-                raise Unclear("may not group by a number beside a star: write the columns out")
+                raise Unclear("may not group by a number when SELECT has a star: list the columns")
             term.replace(meant.unalias().copy())
 
 

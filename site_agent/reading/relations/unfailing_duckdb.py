@@ -107,19 +107,19 @@ class _Select:
                 self._value(child)
         else:
             raise Unclear(
-                "must not calculate with an aggregate, a window or a query in the SELECT that has it: name it in a "
-                "query of its own in WITH, and calculate with that name"
+                "must not calculate with an aggregate, a window or a subquery in the SELECT that has it: name it "
+                "in a query in WITH, and calculate with that name"
             )
 
     def _aggregate(self, node: exp.Expr) -> None:
         distinct = node.this if isinstance(node.this, exp.Distinct) else None
         if distinct is not None and len(distinct.expressions) != 1:
-            raise Unclear("may count DISTINCT values of one expression alone")
+            raise Unclear("may count DISTINCT values of only one expression")
         added = distinct.expressions[0] if distinct is not None else node.this
         if isinstance(added, exp.Star) or added is None:
             return
         if _is_opaque_inside(added):
-            raise Unclear("must not have a query inside an aggregate")
+            raise Unclear("must not have a subquery inside an aggregate")
         self._value(added)
         added = distinct.expressions[0] if distinct is not None else node.this
         if isinstance(node, _FRACTIONS):
@@ -134,7 +134,7 @@ class _Select:
             self._value(function.this)
             if not isinstance(function.args.get("default") or exp.Null(), exp.Null):
                 raise Unclear(
-                    f"may give {function.key}() no third value: name it in a query of its own in WITH, and write "
+                    f"may not give {function.key}() a third value: name it in a query in WITH, and write "
                     "coalesce(…) around that name"
                 )
         for term in list(window.args.get("partition_by") or ()):
@@ -191,12 +191,12 @@ def _check_results(node: exp.Expr) -> None:
     if isinstance(node, exp.Coalesce):
         results = [node.this, *node.expressions]
     elif node.args.get("this") is not None:
-        raise Unclear("must write CASE WHEN … = … where an aggregate, a window or a query is in a CASE")
+        raise Unclear("must write CASE WHEN … = … when a CASE has an aggregate, a window or a subquery")
     kinds = {type(found) for found in results if found is not None and not isinstance(found, exp.Null | exp.Literal)}
     if kinds and any(isinstance(found, exp.Literal) and found.is_string for found in results):
         raise Unclear(
-            "must not mix a text with an aggregate, a window or a query in one CASE or coalesce(): name it in a "
-            "query of its own in WITH first"
+            "must not mix a text with an aggregate, a window or a subquery in one CASE or coalesce(): name it "
+            "in a query in WITH first"
         )
     for found in results:
         if isinstance(found, exp.Literal) and not found.is_string and not found.is_int:
@@ -205,8 +205,8 @@ def _check_results(node: exp.Expr) -> None:
     made = {_made_of(found) for found in results if type(found) in kinds}
     if len(kinds) > 1 or (len(made) > 1 and not kinds <= {*_FRACTIONS, *_WHOLE}):
         raise Unclear(
-            "must not mix an aggregate, a window or a query with another one or with columns in one CASE or "
-            "coalesce(): use WITH"
+            "must not mix an aggregate, a window or a subquery with another one or with columns in one CASE "
+            "or coalesce(): use WITH"
         )
 
 

@@ -118,7 +118,9 @@ class _Rewriting:
 
     def _numbers(self, node: exp.Expr, kinds: tuple[str, ...], places: tuple[str, ...]) -> str:
         if any(kind in {*_DATED, _SPAN} for kind in kinds):
-            raise Unclear("may add days to days and subtract days from one another, and nothing else")
+            raise Unclear(
+                "may calculate with dates only by adding or subtracting days or an INTERVAL, or one date from another"
+            )
         for place, kind in zip(places, kinds, strict=True):
             value = _numeric(node.args[place].copy(), kind)
             if place == "expression" and isinstance(node, exp.Div | exp.Mod):
@@ -148,13 +150,13 @@ class _Rewriting:
             return _UNKNOWN
         written = node.sql(dialect="postgres") if left == right == _UNKNOWN else "a sum"
         raise Unclear(
-            f"must say what {written} is made of, so that no row can fail it: CAST(… AS numeric) or CAST(… AS date)"
+            f"must give the type of {written}, so that no row can make it fail: CAST(… AS numeric) or CAST(… AS date)"
         )
 
     def _quotient(self, node: exp.Expr, left: str, right: str) -> str:
         if not {left, right} & {_NUMBER, _REAL}:
             raise Unclear(
-                f"must say how {node.sql(dialect='postgres')} is divided: CAST(… AS numeric) / …, and floor(…) of it "
+                f"must say how {node.sql(dialect='postgres')} is divided: CAST(… AS numeric) / …, with floor(…) "
                 "for whole numbers"
             )
         return self._numbers(node, (left, right), ("this", "expression"))
@@ -248,16 +250,14 @@ def _span(node: exp.Interval) -> str:
 def _check_pattern(node: exp.Expr) -> None:
     pattern = node.args["expression"]
     if not isinstance(pattern, exp.Literal) or not pattern.is_string or "\\" in pattern.this:
-        raise Unclear(
-            "may compare by LIKE with a text in quotation marks, without a backslash: another could fail on a row"
-        )
+        raise Unclear("may use LIKE only with a quoted text without a backslash: anything else could fail on a row")
 
 
 def _check_places(node: exp.Expr) -> None:
     """A negative length fails."""
     for name, value in node.args.items():
         if name not in {"this", "delimiter"} and value is not None and not _is_small(value):
-            raise Unclear(f"must give plain numbers, from 1 on, to {node.key}(): another could fail on a row")
+            raise Unclear(f"must give {node.key}() plain numbers of at least 1: anything else could fail on a row")
 
 
 def _is_small(node: object) -> bool:

@@ -23,13 +23,11 @@ def make_unfailing(query: exp.Query) -> None:
         if isinstance(node, exp.Like | exp.Glob) and not (
             isinstance(node.expression, exp.Literal) and node.expression.is_string
         ):
-            raise Unclear(
-                "may compare by LIKE and GLOB with a text in quotation marks alone: another could be too long"
-            )
+            raise Unclear("may use LIKE and GLOB only with a quoted text: another could be too long")
         if isinstance(node, exp.Escape) and len(node.expression.name) != 1:
             raise Unclear("must give one character after ESCAPE")
         if isinstance(node, exp.Date) and node.args.get("this") is None:
-            raise Unclear("may not use date() of the present moment")
+            raise Unclear("may not use date() without a value, which is the current date")
         if (moment := _moment_of(node)) is not None:
             _keep_the_clock_out(moment)
         if isinstance(node, exp.Sum):
@@ -48,7 +46,7 @@ def _moment_of(node: exp.Expr) -> exp.Expr | None:
         return node.this if isinstance(node.this, exp.Expr) else None
     if isinstance(node, exp.Anonymous) and node.name.lower() in _OF_TIME:
         if any(not isinstance(each, exp.Literal) for each in node.expressions[1:]):
-            raise Unclear(f"must write what changes a time in {node.name.lower()}() in quotation marks, as '+1 day'")
+            raise Unclear(f"must quote what changes a time in {node.name.lower()}(), as '+1 day'")
         found: exp.Expr = node.expressions[0]
         return found
     return None

@@ -94,7 +94,7 @@ def test_an_app_that_is_run_again_takes_the_same_steps_for_nothing(clinics: Simu
 
 def test_another_app_on_the_same_request_is_refused_with_what_to_do(clinics: SimulatedFederation) -> None:
     run_app(app_of(FedAdam, size=5)[0], clinics.client, SHORT)
-    with pytest.raises(PlanRefused, match="asked before with other numbers"):
+    with pytest.raises(PlanRefused, match="already asked with other numbers"):
         run_app(app_of(FedMedian, size=5)[0], clinics.client, SHORT)
     run_app(app_of(FedMedian, size=5)[0], clinics.client, SHORT, nonce="ab" * 16)
 

@@ -147,7 +147,7 @@ def test_a_training_that_broke_off_goes_on_and_pays_nothing_twice(clinics: Simul
     client, line = over(clinics, breaks_at=broken)
     with pytest.raises(PeerUnreachable) as found:
         client.train(request(**SHORT))
-    assert "the same request goes on from here." in found.value.message
+    assert "run the same request again to continue from here." in found.value.message
     assert len(line.asked) == broken + 1
     result = client.train(request(**SHORT))
     assert spent(clinics) == pytest.approx(1.0, rel=1e-3)
@@ -174,7 +174,7 @@ def test_sites_that_are_away_are_told_and_too_few_are_a_sentence(clinics: Simula
         clinics.client.train(request(**SHORT))
     assert found.value.message.startswith("how many patients, and the scale of each column: 1 of 4 sites answered")
     assert "missing: north, south, west" in found.value.message
-    assert found.value.message.endswith("the same request goes on from here.")
+    assert found.value.message.endswith("run the same request again to continue from here.")
     clinics.agents.update({name: away[name] for name in ("north", "south")})
     result = clinics.client.train(request(**SHORT))
     assert result.document()["sites"] == {"answered": ["east", "north", "south"], "refused": {}, "missing": ["west"]}
@@ -199,7 +199,7 @@ def test_a_steward_decides_once_for_the_whole_training(tmp_path: Path, datasets:
     manual = dataclasses.replace(default_policy(study()), approval=Approval.MANUAL)
     found = federation(tmp_path, datasets, policies={"south": manual})
     client, _ = over(found)
-    with pytest.raises(AwaitingApproval, match="the same request goes on from here"):
+    with pytest.raises(AwaitingApproval, match="run the same request again to continue from here"):
         client.train(request(**SHORT))
     (waiting,) = found.agents["south"].ledger.requests()
     found.agents["south"].ledger.decide(waiting.plan_id, approve=True)

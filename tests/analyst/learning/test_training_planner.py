@@ -119,7 +119,7 @@ def test_the_planner_says_which_schedule_fits_and_why() -> None:
     assert found.schedule is found.advice.fits is StepSchedule.SUM_PER_ROUND
     assert once.patients < alone.patients
     assert once.over_signal is None
-    assert "sum_per_round fits: the noise of one step pulls like" in found.advice.why
+    assert "sum_per_round fits: the noise of one step weighs as much as" in found.advice.why
     assert outlined(kind="linear", target="stay").advice is None
 
 

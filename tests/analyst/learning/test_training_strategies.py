@@ -39,7 +39,7 @@ def test_another_strategy_is_another_training(clinics: SimulatedFederation, monk
 
     monkeypatch.setattr(named_strategy, "combine_named", {"halved": halved, "kept": kept, "Kept ": kept}.get)
     first = clinics.client.train(request(**SHORT, strategy="halved"))
-    assert "has begun already" not in str(clinics.client.preview_training(request(**SHORT, strategy="kept")))
+    assert "has already begun" not in str(clinics.client.preview_training(request(**SHORT, strategy="kept")))
     second = clinics.client.train(request(**SHORT, strategy="kept"))
     assert first.model_id != second.model_id
     assert second.privacy.spent.epsilon > first.privacy.spent.epsilon

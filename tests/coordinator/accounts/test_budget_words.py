@@ -62,18 +62,18 @@ def event_study(**changes: object) -> Study:
 
 
 WORDS = (
-    "Study cardio: of ε = 3 at δ = 1e-06, ε = 0.8 is spent over 12 charges; the largest next question "
+    "Study cardio. Spent so far: ε = 0.8 of 3 (at δ = 1e-06), in 12 charges; the largest next question "
     "has ε = 2 (70 % of the Gaussian budget is left).\n"
     "Protected: one patient, with all of the patient's rows, at up to 2 sites; declared to share "
     "patients: north, west (at up to 2).\n"
-    "Adjacency (the two worlds that are hard to tell apart): add or remove all rows of one patient, at "
+    "Adjacency (the change that answers must hide): add or remove all rows of one patient, at "
     "all of the patient's sites.\n"
     "If no patient were at two sites, ε = 0.5 would be spent; as declared, 0.8; if any patient could be "
     "at every site, 1.25.\n"
-    "Guaranteed, as ε, also when questions are chosen by reading answers (the cap: always; the filter: "
-    "for whatever charges no more than this): cap 3, filter 0.8.\n"
-    "Descriptive, as ε (the same charges, had all of them been fixed beforehand): basic 1.5, zcdp none, "
-    "pld 0.75.\n"
+    "The cap holds even if each question was chosen after reading earlier answers. So does the ε that is "
+    "spent, for any questions that together charge no more.\n"
+    "If all questions had been fixed before the first answer, the accountants would say: ε = 1.5 (basic), "
+    "none (zcdp), 0.75 (pld). They never decide whether a question may run.\n"
     "\n"
     "belief that a patient's rows are there, before  after what is spent  after the whole cap\n"
     "────────────────────────────────────────────────────────────────────────────────────────\n"
@@ -218,7 +218,9 @@ def test_html_escapes_everything_that_others_wrote() -> None:
 
 def test_a_report_without_statements_still_prints() -> None:
     bare = dataclasses.replace(REPORT, statements=(), history=())
-    assert "Guaranteed" not in str(BudgetResult(bare, STUDY))
+    text = str(BudgetResult(bare, STUDY))
+    assert "holds even if" not in text
+    assert "accountants" not in text
 
 
 def drawn(report: BudgetReport) -> tuple[list[tuple[float, float]], float, list[str]]:

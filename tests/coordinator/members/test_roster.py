@@ -61,15 +61,15 @@ def test_a_revoked_name_does_not_come_back(world: World) -> None:
 
 def test_one_key_is_one_site(world: World) -> None:
     record = dataclasses.replace(world.coordinator.roster.site("one"), name="four")
-    with pytest.raises(ConfigurationMistaken, match="a signing key that another site has enrolled with"):
+    with pytest.raises(ConfigurationMistaken, match="a signing key that another site has already enrolled with"):
         again(world, record)
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a" * 64, "a;b", "ä"])
 def test_a_name_is_plain(world: World, name: str) -> None:
-    with pytest.raises(ConfigurationMistaken, match="is not a name"):
+    with pytest.raises(ConfigurationMistaken, match="cannot be used as a name"):
         world.coordinator.roster.add_analyst(name)
-    with pytest.raises(ConfigurationMistaken, match="is not a name"):
+    with pytest.raises(ConfigurationMistaken, match="cannot be used as a name"):
         world.enrol(name, count=1)
 
 
@@ -86,7 +86,7 @@ def test_revoking_twice_changes_nothing_and_an_unknown_name_is_said(world: World
     assert world.kinds().count("revoked") == 1
     with pytest.raises(ConfigurationMistaken) as mistake:
         roster.revoke("onne")
-    assert mistake.value.message == "nobody is called 'onne'; there is ada, one, three, two."
+    assert mistake.value.message == "no site or analyst is called 'onne'; the study has ada, one, three, two."
 
 
 def test_strangers_the_frozen_and_the_revoked_are_not_admitted(world: World) -> None:

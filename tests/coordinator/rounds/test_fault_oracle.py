@@ -93,7 +93,7 @@ def test_where_too_many_refused_the_way_on_is_a_fresh_question(tmp_path: Path) -
         world.ask()
     assert refusal.value.message == (
         f"1 of 3 sites answered and the study needs 2; refused: three ({NO}), two ({NO}). A refusal is "
-        "final for this question: when the hospitals have changed their policy, ask it afresh (--fresh)."
+        "final for this question: once the hospitals have changed their policy, ask it again (--fresh)."
     )
 
 

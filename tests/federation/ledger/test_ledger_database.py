@@ -160,9 +160,9 @@ def test_after_a_full_disk_the_process_must_stop(path: Path) -> None:
     mark(database, "before")
     with pytest.raises(InvariantBroken):
         mark(database, "x" * 50_000)
-    with pytest.raises(InvariantBroken, match="decide from disk"):
+    with pytest.raises(InvariantBroken, match="start again from what is on disk"):
         mark(database, "b")
-    with pytest.raises(InvariantBroken, match="decide from disk"):
+    with pytest.raises(InvariantBroken, match="start again from what is on disk"):
         marks(database)
     assert marks(Database(path, schema=SCHEMA)) == ["before"]
 
@@ -204,7 +204,9 @@ def test_a_file_that_is_not_a_database_is_corrupt(path: Path) -> None:
 
 
 def test_a_missing_ledger_is_never_made_anew_by_opening_it(path: Path) -> None:
-    with pytest.raises(ConfigurationMistaken, match="is missing; a ledger is made once and never again: restore"):
+    with pytest.raises(
+        ConfigurationMistaken, match="is missing; a lost ledger is never replaced by a new one: restore"
+    ):
         Database(path, schema=SCHEMA, existing=True)
     assert not path.exists()
 

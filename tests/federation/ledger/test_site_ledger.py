@@ -344,7 +344,7 @@ def test_making_a_ledger_again_changes_nothing_and_another_cannot_take_its_place
 
 def test_an_empty_file_is_no_ledger_and_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / LEDGER_FILE).touch()
-    with pytest.raises(ConfigurationMistaken, match="is empty; a ledger is made once and never again: restore"):
+    with pytest.raises(ConfigurationMistaken, match="is empty; a lost ledger is never replaced by a new one: restore"):
         SiteLedger(tmp_path, identity=Identity.generate())
     assert (tmp_path / LEDGER_FILE).stat().st_size == 0
 

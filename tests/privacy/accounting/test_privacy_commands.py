@@ -52,7 +52,7 @@ def test_what_has_no_answer_is_null_and_explained(capsys: pytest.CaptureFixture[
     assert code == 0
     assert "none without a larger delta" in out
     assert "2 events, at each of 3 sites" in out
-    assert "fixed beforehand" in out
+    assert "fixed before the first answer" in out
 
 
 @pytest.mark.parametrize(

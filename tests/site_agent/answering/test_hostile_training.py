@@ -232,8 +232,8 @@ def test_a_steward_says_yes_to_a_training_as_a_whole(tmp_path: Path) -> None:
     (request,) = site.ledger.requests()
     assert request.summary == (
         "TRAIN logistic ill <- age, sbp FROM visits WHERE age >= 40  [round 2 of 4, gradients under "
-        "discrete_gaussian noise of 20 of a patient's part; the whole training costs ε = 0.34; "
-        "0.25 of the patients are held out; each site's noised sums are shown; a yes is for all of its rounds]"
+        "discrete Gaussian noise, σ = 20 times the most that one patient can add; the whole training costs ε = 0.34; "
+        "0.25 of the patients are held out; each site's noised sums are shown; approving it approves all of its rounds]"
     )
     assert not site.read
     site.ledger.decide(request.plan_id, approve=True)

@@ -363,7 +363,7 @@ def test_a_steward_is_told_that_texts_would_leave(tmp_path: Path) -> None:
     plan = plan_of(site, KEYS, LAPLACE)
     assert site.pipeline.run(site.task(plan)) == Pending(plan.plan_id)
     (request,) = site.ledger.requests()
-    assert f"texts whose noised count passes {plan.threshold} leave the hospital" in request.summary
+    assert f"texts whose noisy count is above {plan.threshold} leave the hospital" in request.summary
     assert not site.read
     site.ledger.decide(plan.plan_id, approve=True)
     assert released(site, plan).keys == ("a",)

@@ -143,7 +143,7 @@ def test_a_site_that_says_nothing_follows_the_study_and_may_be_stricter_but_not_
     with pytest.raises(ConfigurationMistaken) as mistake:
         parse_site(f"{text}min_sites = 1\n", study)
     assert mistake.value.message == (
-        "site.toml: policy.min_sites must be 2 or more, as the study itself asks for so many sites."
+        "site.toml: policy.min_sites must be 2 or more, because the study itself needs so many sites."
     )
     for wrong in ("0", "1.5", '"two"', "true", "100000"):
         with pytest.raises(ConfigurationMistaken, match=r"policy\.min_sites must be a whole number from 1 to 10000"):
@@ -160,7 +160,7 @@ def test_check_shows_the_policy_and_a_laxer_one_ends_every_command(tmp_path: Pat
     text = config.read_text(encoding="utf-8")
     config.write_text(f"{text}min_sites = 4\n", encoding="utf-8")
     (shown,) = [finding for finding in check_site(site.path) if finding.subject == "policy"]
-    assert (shown.ok, shown.text) == (True, "at most ε = 4 a plan, with 4 sites or more, approval automatic")
+    assert (shown.ok, shown.text) == (True, "at most ε = 4 a question, only with 4 or more sites, approval automatic")
     config.write_text(f"{text}min_sites = 1\n", encoding="utf-8")
     done = call("site", "check", site.path)
     assert (done.code, "policy.min_sites must be 2 or more" in done.out) == (1, True)

@@ -48,7 +48,7 @@ def test_a_question_too_large_for_the_memory_is_refused_before_the_charge(
     assert declined.code == "TooMuchMemory"
     assert site.rows.events == [], "not even the schema was looked at"
     assert site.spent == Cost.zero()
-    told = "the question may take 35 MiB for its groups but this site allows 32 MiB for them, 3 too little"
+    told = "the question may need 35 MiB for its groups, 3 more than the 32 MiB that this site allows"
     assert told in caplog.text
     assert "nothing was charged" in caplog.text
     assert isinstance(site.pipeline.run(site.task(site.plan("SELECT a, COUNT(*) FROM visits GROUP BY a"))), Released)

@@ -87,7 +87,7 @@ def test_a_closed_table_is_said_once_and_remembered_once_an_hour(
     said = [record.message for record in caplog.records]
     assert said == [
         "the table visits is closed: a question could not read it to the end",
-        *["the table visits is closed; mend its source, or run: wardround site reopen"] * 2,
+        *["the table visits is closed; fix its source, or run: wardround site reopen"] * 2,
     ]
     assert REMINDER_SECONDS == 3600.0
     site.ledger.close()

@@ -174,8 +174,8 @@ def test_too_many_texts_for_the_memory_are_one_sentence_and_the_earlier_snapshot
     with pytest.raises(ConfigurationMistaken) as refused:
         prepare(Kept(rows), study(), tmp_path)
     assert refused.value.message == (
-        f"The table 'visits' has more {what} than a snapshot can be made of in the memory of this site; state more "
-        "memory_mebibytes in site.toml, or leave the table as it is: it is then read from its source."
+        f"The table 'visits' has too many {what} to be prepared in this site's memory; raise memory_mebibytes in "
+        "site.toml, or do not prepare the table: questions then read its source."
     )
     assert [path.name for path in (tmp_path / TABLE).iterdir() if path.is_dir()] == [earlier.folder]
     assert opened(study(), tmp_path).manifest == earlier

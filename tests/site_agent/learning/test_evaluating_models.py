@@ -104,7 +104,7 @@ def test_wide_bounds_do_not_drown_what_a_model_explains(kind: ModelKind) -> None
         for metric in fitted.metrics:
             errors[metric.name].append(metric.standard_error)
             assert abs(metric.value - exact[metric.name]) < 4 * metric.standard_error, metric.name
-        assert any("beyond" in note for note in fitted.notes), "errors were cut, and it is said where"
+        assert any("up to" in note for note in fitted.notes), "errors were cut, and it is said where"
     # Errors over the width of the bounds would be the square of 60/(3·spread) as noisy, 16 to 20 times here, and say
     # nothing: 5 of an rmse of 3. Where noise makes the released spread wider, some of that is lost again.
     noise = 2 * math.sqrt(sites) * float(training.stages[-1].scale) / LENGTH / (patients / 4)
@@ -159,7 +159,9 @@ def test_metrics_of_nobody_are_none_and_the_reason_is_told() -> None:
     found = binary_metrics(RoundSums(cells, {}, 1, 10.0), edges_of(0.0, 1.0), chance)
     assert {(each.value, each.standard_error, each.reason) for each in found} == {(None, None, NoEstimate.TOO_FEW)}
     (told,) = doubts(found)
-    assert told.startswith("no estimate of auc and accuracy and brier and calibration on held-out patients: there are")
+    assert told.startswith(
+        "no estimate of auc and accuracy and brier and calibration on held-out patients: too few patients"
+    )
     # Many patients whose outcomes hardly differ: an error, but no share of a variance.
     root, share = numeric_metrics(RoundSums(np.array([[500.0, 5.0, 0.0, 0.5]]), {}, 1, 5.0), 4.5)
     assert root.value is not None

@@ -79,7 +79,7 @@ def refused_alike(site: WatchedSite, caplog: pytest.LogCaptureFixture) -> None:
     assert site.kinds() == [], "nothing is charged, refused or closed"
     assert "read" not in site.watched.events
     (line,) = [record.message for record in caplog.records if record.name == "wardround.site"]
-    assert "mend its file" in line
+    assert "fix its file" in line
     assert "visits." in line
 
 
@@ -112,7 +112,7 @@ def test_site_check_names_the_file_and_the_line_and_no_value(tmp_path: Path) -> 
     assert not findings["table visits"].ok
     assert findings["table visits"].text.endswith(f"{path}: the quotation mark in line 3 is never closed")
     assert "canary" not in repr(findings)
-    assert reported == ["reading the files of visits once, to see that they are sound"]
+    assert reported == ["reading the files of visits once, to check their format"]
 
 
 def _saying(column: int, least: bytes, greatest: bytes) -> Break:

@@ -90,7 +90,7 @@ def test_a_secret_that_others_can_reach_is_found_and_the_command_closes_it(
     path = place_of(as_it_was, name)
     path.chmod(path.stat().st_mode | mode)
     (finding,) = permissions(as_it_was)
-    assert (finding.ok, finding.text) == (False, f"open to others; run: chmod go-rwx {path.resolve()}")
+    assert (finding.ok, finding.text) == (False, f"accessible to other users; run: chmod go-rwx {path.resolve()}")
     mend(finding)
 
 
@@ -100,7 +100,7 @@ def test_a_secret_of_another_user_is_found_and_the_command_takes_it_back(as_it_w
     path = place_of(as_it_was, name)
     os.chown(path, SOMEBODY, -1)
     (finding,) = permissions(as_it_was)
-    assert (finding.ok, finding.text) == (False, f"of another user; run: chown root {path.resolve()}")
+    assert (finding.ok, finding.text) == (False, f"owned by another user; run: chown root {path.resolve()}")
     mend(finding)
 
 
@@ -142,7 +142,10 @@ def test_no_command_waits_for_a_pipe_in_place_of_a_file(as_it_was: SiteFolder, t
     finally:
         path.unlink()
         (tmp_path / "itself").rename(path)
-    assert told.value.message == f"{path} is no file; remove it and restore the file from the backup of this folder."
+    assert (
+        told.value.message
+        == f"{path} is not a regular file; remove it and restore the file from the backup of this folder."
+    )
 
 
 def test_an_account_in_a_folder_where_others_write_could_be_replaced(as_it_was: SiteFolder) -> None:

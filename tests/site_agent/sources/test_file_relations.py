@@ -94,11 +94,11 @@ def test_what_two_columns_of_a_select_have_in_common_breaks_nothing(tmp_path: Pa
     ("relation", "words"),
     [
         ("SELECT * FROM this LIMIT 3", "LIMIT"),
-        ("SELECT * FROM that", "this alone"),
+        ("SELECT * FROM that", "only this"),
         ("SELECT patient_id, nothing AS sbp, dx FROM this", "cannot be read by the SELECT"),
         ("SELECT patient_id, sbp FROM this", "'dx'"),
         ("SELECT patient_id, [sbp] AS sbp, dx FROM this", "may not use array"),
-        ("WITH this AS (SELECT 1 AS patient_id) SELECT * FROM this", "another query"),
+        ("WITH this AS (SELECT 1 AS patient_id) SELECT * FROM this", "the name this"),
         ("SELECT * FROM read_csv('/etc/passwd')", "no functions"),
     ],
 )

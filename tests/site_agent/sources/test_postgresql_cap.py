@@ -196,9 +196,9 @@ def test_a_rank_that_the_database_does_not_keep_different_is_refused(unique: str
 
 def test_a_rank_must_be_a_whole_number() -> None:
     asked = ask(study(AB, rows=3), Aggregate(Statistic.COUNT), by=BY_DX)
-    with pytest.raises(SchemaRefused, match="no column of whole numbers"):
+    with pytest.raises(SchemaRefused, match="does not hold whole numbers"):
         dataset(ranked(kind="numeric"), rank="place").check(asked)
-    with pytest.raises(SchemaRefused, match="no column of whole numbers"):
+    with pytest.raises(SchemaRefused, match="does not hold whole numbers"):
         dataset(ranked(), rank="missing").check(asked)
 
 

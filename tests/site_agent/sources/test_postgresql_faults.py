@@ -67,7 +67,7 @@ def test_a_missing_column_is_named() -> None:
 @pytest.mark.parametrize("kind", ["boolean", "date", "jsonb", "text[]", "int4range", "bytea"])
 def test_a_column_of_another_type_is_named(kind: str) -> None:
     name = new_table([], {"patient_id": "text", "dx": kind})
-    assert "it is no category column" in refusal(dataset(name))
+    assert "not a column of type category" in refusal(dataset(name))
 
 
 def test_a_nested_key_is_refused() -> None:

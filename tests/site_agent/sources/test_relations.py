@@ -179,7 +179,7 @@ def test_a_cast_of_the_hospitals_cannot_fail_on_a_row() -> None:
     ("text", "instead"),
     [
         ("SELECT v.pid AS pid, v.age AS age FROM v RIGHT JOIN w ON v.pid = w.pid", "write LEFT JOIN"),
-        ("SELECT pid, sum(age) OVER x AS age FROM v WINDOW x AS (PARTITION BY pid)", "write each out"),
+        ("SELECT pid, sum(age) OVER x AS age FROM v WINDOW x AS (PARTITION BY pid)", "write each one"),
     ],
 )
 def test_what_is_refused_although_honest_says_what_to_write(text: str, instead: str) -> None:

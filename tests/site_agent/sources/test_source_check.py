@@ -125,7 +125,7 @@ def test_a_source_without_files_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"x" * 100 + b"PAR1", b"patient_id,sbp\n"])
 def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(SourceAway, match="not sound Parquet") as away:
+    with pytest.raises(SourceAway, match="not valid Parquet") as away:
         dataset(tmp_path / "a.parquet").check(ASKED)
     assert away.value.unread
 

@@ -99,22 +99,22 @@ def change(statement: str) -> Callable[[Path], None]:
 
 
 FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "missing": (remove, "is missing; restore it there from its backup and do not serve before"),
-    "emptied": (empty, "is empty; restore it there from its backup and do not serve before"),
-    "another file": (spoil, "is damaged or is no account; restore it from its backup"),
-    "a new account": (renew, "lacks 4 of the 4 charges of this folder"),
+    "missing": (remove, "is missing; restore it from its backup before you serve"),
+    "emptied": (empty, "is empty; restore it from its backup before you serve"),
+    "another file": (spoil, "is damaged or is not an account; restore it from its backup"),
+    "a new account": (renew, "is missing 4 of the 4 charges of this folder"),
     "a cheaper plan": (
         change(
             "UPDATE shared_charges SET mu_squared = mu_squared - 1 "
             "WHERE plan_id = (SELECT min(plan_id) FROM shared_charges)"
         ),
-        "lacks 1 of the 4 charges of this folder",
+        "is missing 1 of the 4 charges of this folder",
     ),
-    "another plan": (change("UPDATE shared_charges SET plan_id = 'x' || plan_id"), "lacks 2 of the 4"),
-    "another owner": (change("UPDATE shared_charges SET owner = 'x' || owner"), "lacks 2 of the 4"),
-    "a cheaper training": (change("UPDATE shared_blocks SET slack = slack - 1"), "lacks 1 of the 4"),
-    "without a round": (change("DELETE FROM shared_steps WHERE place = 1"), "lacks 1 of the 4"),
-    "another round": (change("UPDATE shared_steps SET plan_id = 'x' WHERE place = 1"), "lacks 1 of the 4"),
+    "another plan": (change("UPDATE shared_charges SET plan_id = 'x' || plan_id"), "is missing 2 of the 4"),
+    "another owner": (change("UPDATE shared_charges SET owner = 'x' || owner"), "is missing 2 of the 4"),
+    "a cheaper training": (change("UPDATE shared_blocks SET slack = slack - 1"), "is missing 1 of the 4"),
+    "without a round": (change("DELETE FROM shared_steps WHERE place = 1"), "is missing 1 of the 4"),
+    "another round": (change("UPDATE shared_steps SET plan_id = 'x' WHERE place = 1"), "is missing 1 of the 4"),
 }
 
 
@@ -159,7 +159,7 @@ def test_an_old_copy_lacks_what_was_charged_since_and_the_command_adds_it(
     train(patients, site, 1)
     whole = ask(patients, site, "02", "03")
     account.write_bytes(old)
-    assert "lacks 3 of the 5 charges of this folder, as a new or an old copy of it would" in refused(patients, site)
+    assert "is missing 3 of the 5 charges of this folder; it is new or an old copy" in refused(patients, site)
     assert bring_charges(site.path).startswith("3 of the 5 charges of this folder were added; all folders together ")
     assert checked(site).ok
     assert ask(patients, site) == whole
@@ -208,7 +208,7 @@ def test_what_is_brought_may_be_above_the_cap_and_then_nothing_more_is_spent(
     ask(patients, sites[1], "02", epsilon=2.9)
     done = call("site", "account", sites[0].path)
     assert "1 of the 1 charges of this folder were added" in done.out
-    assert "nothing more is answered until site.toml allows as much as was spent" in done.out
+    assert "no question is answered until site.toml allows as much as was spent" in done.out
     for site in sites:
         assert not checked(site).ok
         with serving(patients, site) as agent:
@@ -262,6 +262,6 @@ def test_a_real_process_does_not_serve_without_its_account(patients: Coordinator
         timeout=300,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"wardround: {account} is missing; restore it there from its")
+    assert done.stderr.startswith(f"wardround: {account} is missing; restore it from its")
     assert done.stderr.count("\n") == 1
     assert not account.exists()

@@ -28,7 +28,7 @@ from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database
 from wardround.federation.ledger.verify.verify import verify
 
-RESTORE = "restore the whole folder from its backup, and do not serve before"
+RESTORE = "restore the whole folder from its backup before you serve"
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_coordinator_without_its_ledger_does_not_begin_another(
     (study := tmp_path / "study.toml").write_text(consortium.study_text(), encoding="utf-8")
     done = call("coordinator", "init", consortium.path, "--study", study)
     assert done.code == 2
-    assert "is a coordinator's folder already; serve it, or restore it from its backup" in done.sentence()
+    assert "is already a coordinator's folder; serve it, or restore it from its backup" in done.sentence()
     assert content(consortium.ledger) == left
     assert not (tmp_path / "x").exists()
 
@@ -191,7 +191,7 @@ def test_a_real_process_does_not_serve_an_emptied_folder(
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         done.stderr
-        == f"wardround: {folder / LEDGER_FILE} is empty; a ledger is made once and never again: {RESTORE}.\n"
+        == f"wardround: {folder / LEDGER_FILE} is empty; a lost ledger is never replaced by a new one: {RESTORE}.\n"
     )
     assert (folder / LEDGER_FILE).stat().st_size == 0
 

@@ -146,7 +146,7 @@ def test_a_cap_below_what_was_spent_is_said_at_start_and_fails_the_check(
     finding = _ledger(site, site.configuration())
     assert not finding.ok
     assert says in finding.text
-    assert finding.text.endswith("; nothing more is answered until site.toml allows as much as was spent")
+    assert finding.text.endswith("; no question is answered until site.toml allows as much as was spent")
     agent = Serving(consortium, site)
     with caplog.at_level(logging.WARNING):
         make_agent(site, agent.ledger, noise=SecureNoise()).link.close()  # type: ignore[arg-type]

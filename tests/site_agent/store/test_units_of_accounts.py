@@ -46,7 +46,7 @@ def test_loss_of_another_unit_is_not_added(
     first, second = hospital(patients, "north", more=ACCOUNT), hospital(events, "south", more=ACCOUNT)
     spent = ask(patients, first, "01")
     told = refused(events, second)
-    assert "ehr.sqlite holds patient-level loss of north and this study's is event-level" in told
+    assert "ehr.sqlite counts patient-level loss (of north) and this study counts event-level loss" in told
     assert told.endswith("run for every folder that moves: wardround site account DIR")
     done = call("site", "account", second.path)
     assert (done.code, done.sentence()) == (2, told)
@@ -62,7 +62,7 @@ def test_nor_where_the_folders_call_their_dataset_otherwise(
     config = second.path / "site.toml"
     config.write_text(config.read_text("utf-8").replace('dataset = "ehr"', 'dataset = "ward"'), encoding="utf-8")
     ask(patients, first, "01")
-    assert "holds patient-level loss of north and this study's is event-level" in refused(events, second)
+    assert "counts patient-level loss (of north) and this study counts event-level loss" in refused(events, second)
 
 
 def test_a_site_does_not_sign_a_study_whose_loss_its_account_cannot_add(
@@ -70,7 +70,7 @@ def test_a_site_does_not_sign_a_study_whose_loss_its_account_cannot_add(
 ) -> None:
     ask(patients, hospital(patients, "north", more=ACCOUNT), "01")
     files = invite(events, "south", more=ACCOUNT)
-    with pytest.raises(ConfigurationMistaken, match="this study's is event-level"):
+    with pytest.raises(ConfigurationMistaken, match="this study counts event-level"):
         prepare_enrolment(place / "south", *files)
     assert not (place / "south" / "identity.pem").exists()
 
@@ -115,8 +115,8 @@ def test_an_old_account_learns_the_units_as_its_folders_open_it(
     age(account)
     caplog.set_level(logging.WARNING)
     ask(patients, sites[0], "02")
-    assert "holds charges of south from before it noted whose loss they are" in caplog.text
-    assert "holds charges of south from before" in checked(sites[0]).text
+    assert "holds charges of south that do not say whether they protect patients or events" in caplog.text
+    assert "holds charges of south that do not say" in checked(sites[0]).text
     assert not checked(sites[0]).ok
     ask(patients, sites[1], "03")
     assert [checked(site).ok for site in sites] == [True, True]
@@ -143,7 +143,7 @@ def test_an_old_account_that_holds_both_units_is_refused_by_both_and_mended_by_t
         assert isinstance(reply, Declined)
         assert reply.code == "PlanRefused"
     for pair in pairs:
-        assert "which does not add up to anything" in refused(*pair)
+        assert "the two cannot be added" in refused(*pair)
     for consortium, site in pairs:
         config = site.path / "site.toml"
         text = config.read_text(encoding="utf-8").replace("ehr.sqlite", f"{site.path.name}.sqlite")

@@ -127,5 +127,5 @@ def answer_of(waiting: Waiting, request: AskRequest, *, title: str, begun: bool)
         return waiting.answer(request)
     except (TooFewSites, Unavailable) as error:
         kept = "What was done before is kept and paid for" if begun else "The training is kept"
-        going_on = f"{kept}: the same request goes on from here."
+        going_on = f"{kept}: run the same request again to continue from here."
         raise type(error)(f"{title}: {error.message} {going_on}", private=error.private) from None

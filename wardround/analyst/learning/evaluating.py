@@ -102,8 +102,8 @@ def _unknown(name: str, reason: NoEstimate = NoEstimate.TOO_FEW) -> Metric:
 def cut_note(target: Input, reach: float) -> str:
     """What a reader must know of metrics whose errors were cut."""
     return (
-        f"rmse and r2 come from errors of {target.name}, and its distances from the mean, up to {reach:.3g}; "
-        "what lies beyond is taken for that of a normal law"
+        f"rmse and r2 are computed from errors of {target.name}, and from distances to its mean, up to "
+        f"{reach:.3g}; larger ones are estimated as if they were normally distributed"
     )
 
 

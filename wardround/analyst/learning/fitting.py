@@ -122,7 +122,7 @@ class _Fit:
             notes.append(evaluating.cut_note(state.target, state.reach))
         notes.extend(evaluating.doubts(self.metrics))
         if self.combine is not None:
-            notes.append("standard errors are those of the sum, whatever the sites' models were combined by")
+            notes.append("standard errors are those of the plain sum, whichever strategy combined the sites' models")
         return Fitted(kind, weights, found, self.metrics, state.scaling, tuple(notes))
 
     # --- Rounds -------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class _Fit:
                 return weights if self.combine is not None else undamped, covariance
             case AveragedSgd():
                 stage = self.state.gradients
-                notes.append("standard errors take inputs as unrelated, because no products of them were released")
+                notes.append("standard errors assume uncorrelated inputs, because no products of inputs were released")
                 sums = max(learner.averaged, 1) * stage.steps
                 noise = learner.noise * (self.training.clip / (float(stage.rate) * sums)) ** 2
                 family, _ = self.state.family()

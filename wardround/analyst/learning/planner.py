@@ -195,13 +195,14 @@ def _advice(request: TrainingRequest, model: Model, loss: Loss, *, inputs: int, 
 def _why(fits: StepSchedule, pulls: tuple[NoiseToSignal, ...], *, preconditioned: bool) -> str:
     ours, other = sorted(pulls, key=lambda pull: pull.schedule is not fits)
     told = (
-        f"the noise of one step pulls like {ours.patients:,.0f} patients, with {other.schedule} {other.patients:,.0f}"
+        f"the noise of one step weighs as much as {ours.patients:,.0f} patients, with {other.schedule} as "
+        f"much as {other.patients:,.0f}"
     )
     if ours.over_signal is not None and other.over_signal is not None:
-        told += f" ({ours.over_signal:.2g} and {other.over_signal:.2g} of all who are learnt from)"
+        told += f" ({ours.over_signal:.2g} and {other.over_signal:.2g} of all patients that the model learns from)"
     if fits is StepSchedule.LOCAL_STEPS:
         told += ", and many steps take few rounds"
-    return f"{fits} fits: {told}{'' if preconditioned else '; steps are over secret samples of patients'}."
+    return f"{fits} fits: {told}{'' if preconditioned else '; each step uses a secret random sample of patients'}."
 
 
 def _sampled_noise(mu: float, rate: float, steps: int) -> float:

@@ -195,10 +195,15 @@ class TrainingPreview(Readable):
         charged = f"ε = {preview.privacy.charged.epsilon:.4g} at δ = {preview.privacy.charged.delta:.3g}"
         held = percent(float(outline.training.held_out))
         folds = (
-            f"{held} of the patients are held out: scores look at them and at nobody else, so no patient pays for both."
+            f"{held} of the patients are held out: the model is scored on them and learns from the others, so "
+            "no patient is charged for both."
         )
         advice = [] if outline.advice is None else [f"Schedule: {outline.schedule.value}; {outline.advice.why}"]
-        begun = " It has begun already, and goes on for nothing." if preview.replayed else too_much(preview.excess)
+        begun = (
+            " It has already begun and continues without a further charge."
+            if preview.replayed
+            else too_much(preview.excess)
+        )
         cost = f"The whole training would cost {charged}.{begun}"
         return [
             *([folds] if outline.training.held_out > 0 else []),

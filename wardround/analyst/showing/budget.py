@@ -30,10 +30,13 @@ from wardround.federation.question.answer import BudgetReport
 from wardround.federation.study.study import Study
 
 _PROMISED = (
-    "Guaranteed, as ε, also when questions are chosen by reading answers "
-    "(the cap: always; the filter: for whatever charges no more than this)"
+    "The cap holds even if each question was chosen after reading earlier answers. "
+    "So does the ε that is spent, for any questions that together charge no more."
 )
-_DESCRIBED = "Descriptive, as ε (the same charges, had all of them been fixed beforehand)"
+_DESCRIBED = (
+    "If all questions had been fixed before the first answer, the accountants would say: ε = {}. "
+    "They never decide whether a question may run."
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,15 +79,15 @@ class BudgetResult:
     def _paragraphs(self) -> list[str]:
         report = self.report
         spent = (
-            f"Study {report.study}: of ε = {report.cap.epsilon:.4g} at δ = {report.cap.delta:.3g}, "
-            f"ε = {report.spent.epsilon:.4g} is spent over {report.events} {plural(report.events, 'charge')}; "
+            f"Study {report.study}. Spent so far: ε = {report.spent.epsilon:.4g} of {report.cap.epsilon:.4g} "
+            f"(at δ = {report.cap.delta:.3g}), in {report.events} {plural(report.events, 'charge')}; "
             f"{next_text(report.remaining, delta=report.cap.delta)}"
         )
         sites = f"{report.overlap} {plural(report.overlap, 'site')}{self._groups()}"
         return [
             spent,
             f"Protected: {unit_text(report.unit)}, at up to {sites}.",
-            f"Adjacency (the two worlds that are hard to tell apart): {adjacency(report.unit)}.",
+            f"Adjacency (the change that answers must hide): {adjacency(report.unit)}.",
             self._overlaps(),
             *self._statements(),
         ]
@@ -102,12 +105,13 @@ class BudgetResult:
 
     def _statements(self) -> list[str]:
         """Which numbers are promises, and which only describe."""
-        promised = [each for each in self.report.statements if each.guarantee]
-        described = [each for each in self.report.statements if not each.guarantee]
+        promised = any(each.guarantee for each in self.report.statements)
+        described = [
+            f"{_epsilon_text(each.epsilon)} ({each.name})" for each in self.report.statements if not each.guarantee
+        ]
         return [
-            f"{introduction}: {', '.join(f'{each.name} {_epsilon_text(each.epsilon)}' for each in statements)}."
-            for introduction, statements in ((_PROMISED, promised), (_DESCRIBED, described))
-            if statements
+            *([_PROMISED] if promised else []),
+            *([_DESCRIBED.format(", ".join(described))] if described else []),
         ]
 
 

@@ -30,7 +30,7 @@ from wardround.federation.private_files import create_private, open_lock
 
 LEDGER_FILE = "ledger.sqlite"
 BUSY_SECONDS = 20.0
-RESTORE = "a ledger is made once and never again: restore the whole folder from its backup, and do not serve before"
+RESTORE = "a lost ledger is never replaced by a new one: restore the whole folder from its backup before you serve"
 """What is said wherever a ledger is gone. A new one would forget what was spent, so none is ever offered."""
 
 # STRICT tables; older libraries would quietly store text in integer columns.
@@ -237,7 +237,9 @@ class Database:
 
     def _refuse_if_broken(self) -> None:
         if self._broken:
-            raise InvariantBroken("The ledger failed earlier; the process must stop and decide from disk.")
+            raise InvariantBroken(
+                "The ledger failed earlier; the process must stop and start again from what is on disk."
+            )
 
 
 def lost(path: Path, how: str, advice: str = RESTORE) -> ConfigurationMistaken:
@@ -266,7 +268,9 @@ def _fault(error: sqlite3.Error) -> FederationError:
     if getattr(error, "sqlite_errorcode", -1) == sqlite3.SQLITE_READONLY_DBMOVED:
         # SQLite looks before it writes: what is written to a file without a name would be gone.
         return InvariantBroken("A ledger was moved, removed or replaced while it was in use; restore it.", private=text)
-    return InvariantBroken("The ledger failed; the process must stop and decide from disk.", private=text)
+    return InvariantBroken(
+        "The ledger failed; the process must stop and start again from what is on disk.", private=text
+    )
 
 
 @lru_cache(maxsize=16)
@@ -293,7 +297,7 @@ def _create(path: Path, content: bytes) -> None:
     except FileExistsError:
         # Another process was first; a link that leads nowhere would have SQLite make a file at its end.
         if not path.is_file():
-            raise ConfigurationMistaken(f"{path} is not a file; name another.") from None
+            raise ConfigurationMistaken(f"{path} is not a regular file; name another.") from None
     except OSError as error:
         raise ConfigurationMistaken(f"{path} cannot be made: {error.strerror}.") from None
 

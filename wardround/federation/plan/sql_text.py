@@ -31,7 +31,7 @@ _SUMS = {
     StageKind.MOMENTS: "counts, means and squares of the columns",
     StageKind.PRODUCTS: "products of the columns",
     StageKind.GRADIENT: "gradients",
-    StageKind.SCORES: "how predictions and outcomes agree",
+    StageKind.SCORES: "how well predictions match outcomes",
 }
 
 
@@ -46,16 +46,16 @@ def step_text(step: Step, *, epsilon: float) -> str:
     text += f"  [{rounds}, {_sums_text(training.stages[step.stage])}; the whole training costs ε = {epsilon:.3g}"
     if training.held_out:
         text += f"; {float(training.held_out):.3g} of the patients are held out"
-    text += "; each site's noised sums are shown" if training.by_site else "; the sites' total alone is shown"
-    return text + ("]" if training.rounds == 1 else "; a yes is for all of its rounds]")
+    text += "; each site's noised sums are shown" if training.by_site else "; only the total of all sites is shown"
+    return text + ("]" if training.rounds == 1 else "; approving it approves all of its rounds]")
 
 
 def _sums_text(stage: Stage) -> str:
-    noise = f"discrete_gaussian noise of {float(stage.scale) / LENGTH:.3g} of a patient's part"
+    noise = f"discrete Gaussian noise, σ = {float(stage.scale) / LENGTH:.3g} times the most that one patient can add"
     text = f"{_SUMS[stage.kind]} under {noise}"
     if stage.steps > 1:
         text += f", {stage.steps} steps"
-    return text if stage.rate == 1 else f"{text}, patients taken with chance {float(stage.rate):.3g}"
+    return text if stage.rate == 1 else f"{text}, each patient taken with probability {float(stage.rate):.3g}"
 
 
 def study_text(study: Study) -> str:

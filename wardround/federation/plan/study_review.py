@@ -52,18 +52,18 @@ def findings(study: Study) -> tuple[StudyFinding, ...]:
 
 def _of_the_whole(study: Study) -> Iterator[StudyFinding]:
     if study.unit is Unit.EVENT:
-        text = "one row is protected, not one patient: whoever has m rows is protected m times less."
+        text = "this study protects one row, not one patient: a patient with m rows has up to m times the loss."
         yield StudyFinding("unit", Kind.EVENT_UNIT, text)
     if study.overlap is None:
         text = (
-            "every patient counts as being at every site, so the noise of each site grows like the root of their "
-            "number; declare overlap if fewer sites can know the same patient."
+            "without overlap every patient is assumed to be at every site, so each site's noise grows with "
+            "the square root of the number of sites; declare overlap if no patient is at all of them."
         )
         yield StudyFinding("overlap", Kind.UNKNOWN_OVERLAP, text)
     if study.cap.delta == 0.0:
         text = (
-            "δ = 0 leaves Laplace noise only: questions add up in ε itself, and a patient in k groups costs k times "
-            "as much, not √k."
+            "δ = 0 allows only Laplace noise: the ε of all questions add up, and a patient in k groups costs "
+            "k times as much instead of √k times."
         )
         yield StudyFinding("budget.delta", Kind.NO_DELTA, text)
 
@@ -72,14 +72,14 @@ def _of_table(table: Table, study: Study) -> Iterator[StudyFinding]:
     rows = table.max_rows_per_unit
     if study.unit is Unit.PATIENT and rows >= MANY_ROWS:
         text = (
-            f"a sum and a count of events carry {rows} times the noise of one row; a smaller number loses rows of "
-            "the few patients who have more, and no more than that."
+            f"sums and counts of rows carry {rows} times the noise of one row; a smaller number only loses the "
+            "extra rows of the few patients who have more."
         )
         yield StudyFinding(f"{table.name}.max_rows_per_unit", Kind.MANY_ROWS, text)
     if study.unit is Unit.PATIENT and table.max_groups_per_unit < rows:
         text = (
-            f"of a patient in more than {table.max_groups_per_unit} groups of a GROUP BY the others are left out, "
-            f"though {rows} rows count; that is less noise and some loss."
+            f"a patient counts in at most {table.max_groups_per_unit} groups of a GROUP BY, although {rows} "
+            "rows count; this gives less noise, but loses rows of patients in more groups."
         )
         yield StudyFinding(f"{table.name}.max_groups_per_unit", Kind.FEW_GROUPS, text)
     for column in table.columns:
@@ -91,17 +91,17 @@ def _of_column(column: Column, table: Table, study: Study) -> Iterator[StudyFind
     match column.type:
         case ColumnType.INTEGER | ColumnType.NUMBER if column.numeric_bounds is None:
             text = (
-                "no lower and upper: it can choose a cohort, but there is no sum, mean, histogram or quantile of it; "
-                "take bounds from medicine, never from the tables."
+                "no lower and upper: the column can be used in WHERE, but not for a sum, mean, histogram or "
+                "quantile; take bounds from medical knowledge, never from the tables."
             )
             yield StudyFinding(place, Kind.NO_BOUNDS, text)
         case ColumnType.INTEGER | ColumnType.NUMBER:
             yield from _of_step(column, place, rows=table.max_rows_per_unit)
         case ColumnType.CATEGORY if column.open:
             text = (
-                "no values: it is open. GROUP BY then asks first which values there are; that is a question with a "
-                "charge of its own, takes some of δ, and shows no value that only a few patients have. List values "
-                "where there is a code list."
+                "no values: they are not public. A GROUP BY first asks which values there are; that question has "
+                "a charge of its own, uses some of δ, and never shows a value that only a few patients have. List "
+                "the values where a code list exists."
             )
             yield StudyFinding(place, Kind.OPEN_CATEGORY, text)
         case ColumnType.DATE:
@@ -115,15 +115,16 @@ def _of_step(column: Column, place: str, *, rows: int) -> Iterator[StudyFinding]
     if column.step is None:
         quantiser = level_quantiser(column, rows=rows)
         text = (
-            f"no step: values are rounded to {float(1 / quantiser.per_unit):.2g}, so no answer is exact even without "
-            f"noise, and quantiles are told in steps of {float((upper - lower) / PLAIN_LEAVES):.3g}; add the precision "
-            "that matters."
+            f"no step: values are rounded to {float(1 / quantiser.per_unit):.2g}, so no answer is exact even "
+            f"without noise, and quantiles are given in steps of {float((upper - lower) / PLAIN_LEAVES):.3g}; "
+            "add a step, the precision that matters."
         )
         yield StudyFinding(place, Kind.NO_STEP, text)
     elif ((upper - lower) / column.step).denominator != 1:
         text = (
-            f"the bounds are not a whole number of steps of {float(column.step):g} apart, so means are rounded and "
-            f"quantiles are told in steps of {float((upper - lower) / PLAIN_LEAVES):.3g}; move a bound."
+            f"the bounds are not a whole number of steps of {float(column.step):g} apart, so means are rounded "
+            f"and quantiles are given in steps of {float((upper - lower) / PLAIN_LEAVES):.3g}; move one "
+            "bound."
         )
         yield StudyFinding(place, Kind.UNEVEN_STEP, text)
     else:
@@ -131,8 +132,8 @@ def _of_step(column: Column, place: str, *, rows: int) -> Iterator[StudyFinding]
         told = coding.width / quantiser.per_unit
         if told > column.step:
             text = (
-                f"a step of {float(column.step):g} is finer than quantiles can be: they are told in steps of "
-                f"{float(told):.3g}; sums and means keep the finer one."
+                f"a step of {float(column.step):g} is finer than quantiles can be: they are given in steps of "
+                f"{float(told):.3g}; sums and means keep the finer step."
             )
             yield StudyFinding(place, Kind.FINE_STEP, text)
 
@@ -140,14 +141,14 @@ def _of_step(column: Column, place: str, *, rows: int) -> Iterator[StudyFinding]
 def _of_days(column: Column, place: str, table: Table, study: Study) -> Iterator[StudyFinding]:
     months = month_range(column)[1]
     if months == 0:
-        text = "no first and last day (lower, upper): it can choose a cohort, but there is no series by month."
+        text = "no first and last day (lower, upper): the column can be used in WHERE, but not for a series by month."
         yield StudyFinding(place, Kind.NO_DAYS, text)
     elif months > MAX_MONTHS:
         text = f"its days span {months} months; a series by month has at most {MAX_MONTHS}."
         yield StudyFinding(place, Kind.MANY_MONTHS, text)
     elif study.unit is Unit.PATIENT and table.max_windows_per_unit is None and table.max_groups_per_unit < months:
         text = (
-            f"a patient counts in at most {table.max_groups_per_unit} of its {months} months; max_windows_per_unit "
-            "would say how many windows of a series, apart from other groups."
+            f"a patient counts in at most {table.max_groups_per_unit} of its {months} months; "
+            "max_windows_per_unit sets another number for months than for other groups."
         )
         yield StudyFinding(place, Kind.NO_WINDOWS, text)

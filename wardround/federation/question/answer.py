@@ -75,20 +75,20 @@ class NoEstimate(StrEnum):
 
 _SENTENCES = {
     NoEstimate.TOO_FEW: (
-        "there are so few patients that the noise may be all there is; "
-        "ask with a larger ε, widen the cohort, or ask for fewer groups."
+        "too few patients: the noise may be larger than the answer; ask with a larger ε, widen the "
+        "cohort, or ask for fewer groups."
     ),
     NoEstimate.NO_SPREAD: (
-        "a column varies less than the noise may; "
-        "ask with a larger ε, widen the cohort, or narrow the column's bounds (CLAMP)."
+        "a column varies so little that the noise may hide it; ask with a larger ε, widen the cohort, or "
+        "narrow the column's bounds (CLAMP)."
     ),
     NoEstimate.PREDICTORS_ALIKE: (
         "the noise hides how the predictors differ from each other; "
         "ask with a larger ε, widen the cohort, take fewer predictors, or narrow their bounds (CLAMP)."
     ),
     NoEstimate.NOBODY_LEFT: (
-        "those still followed at that time may be fewer than the noise; "
-        "ask with a larger ε, widen the cohort, or ask for fewer intervals of time."
+        "so few patients are still followed at that time that the noise may hide them; ask with a larger "
+        "ε, widen the cohort, or ask for fewer intervals of time."
     ),
 }
 

@@ -88,7 +88,10 @@ def _sound(reading: Reading, table: str, path: str, kind: str) -> Reading:
     if not reading.fault:
         return reading
     raise SourceAway(
-        f"A file of the table {table!r} is not sound {kind}, so nothing is asked of the table until it is mended.",
+        (
+            f"A file of the table {table!r} is not valid {kind}, so no question about the table is answered "
+            "until the file is fixed."
+        ),
         private=f"{path}: {reading.fault}",
         unread=True,
     )

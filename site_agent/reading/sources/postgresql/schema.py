@@ -106,7 +106,7 @@ def check_rank(connection: Connection, layout: CatalogueColumns, table: Table, r
         SchemaRefused: one sentence.
     """
     if rank not in layout.columns or layout.columns[rank].name not in _WHOLE:
-        raise SchemaRefused(f"The rank {rank!r} of the table {table.name!r} is no column of whole numbers.")
+        raise SchemaRefused(f"The rank column {rank!r} of the table {table.name!r} does not hold whole numbers.")
     name = _plain_name(layout.query)
     if name is None or not lines(connection, _UNIQUE, (name, sorted((table.unit_key, rank)))):
         raise SchemaRefused(f"The table {table.name!r} has no unique index on exactly {table.unit_key!r} and {rank!r}.")

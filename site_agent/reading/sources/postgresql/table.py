@@ -148,7 +148,7 @@ class PostgresqlTable:
             away = isinstance(fault_of(error), SourceAway)
         if away:
             raise SourceAway(f"The database of the table {table.name!r} cannot be reached now.", unread=True)
-        raise SchemaRefused(f"The database of the table {table.name!r} refuses what the site's role asks.")
+        raise SchemaRefused(f"The database of the table {table.name!r} does not let the site's role read it.")
 
     def _layout(self, connection: Connection, table: Table, columns: Sequence[Column]) -> CatalogueColumns:
         layout = described(connection, table, self.relation, self.declared)

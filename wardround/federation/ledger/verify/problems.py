@@ -17,65 +17,74 @@ class Code(StrEnum):
     """One word for each way to be invalid."""
 
     UNREADABLE = "Unreadable"
-    """The bytes are not a ledger, or SQLite's own check fails."""
     BROKEN_CHAIN = "BrokenChain"
-    """A number is missing or repeated, or an entry does not point at the one before it."""
     BAD_DIGEST = "BadDigest"
-    """The digest stored beside an entry is not the entry's."""
     BAD_SIGNATURE = "BadSignature"
-    """The entry is not signed by the ledger's key."""
     WRONG_KEY = "WrongKey"
-    """The ledger was opened under another key than the folder's or the pinned one."""
     WRONG_STUDY = "WrongStudy"
-    """The study beside the ledger is missing or is not the one it was opened for."""
     WRONG_HEADER = "WrongHeader"
-    """An export's first line says something else than the entry that opened the ledger."""
     MISSING_HEAD = "MissingHead"
-    """The chain does not go through a place it is known to have reached."""
     NOT_OPENED = "NotOpened"
-    """The first entry does not open the ledger, or a later one does so again."""
     MALFORMED_ENTRY = "MalformedEntry"
-    """The kind is unknown to this role, or the body lacks something."""
     WRONG_ALLOWANCE = "WrongAllowance"
-    """The amounts of a cap are more than the cap allows."""
     WRONG_CHARGE = "WrongCharge"
-    """The amounts of a charge are not the cost of its facts."""
     REPEATED_CHARGE = "RepeatedCharge"
-    """A plan was charged twice."""
     UNPAID_STEP = "UnpaidStep"
-    """A further round of a training that is not paid for there, or one that the training does not have."""
     REPEATED_STEP = "RepeatedStep"
-    """A round of a training was taken twice."""
     OVERSPENT = "Overspent"
-    """A charge went above the cap of its time."""
     UNPAID_RELEASE = "UnpaidRelease"
-    """A release without an earlier charge."""
     SECOND_RELEASE = "SecondRelease"
-    """Another release for the same plan and site."""
     SECOND_ANSWER = "SecondAnswer"
-    """Another answer for the same plan, or one without a settled round."""
     MISSING_BYTES = "MissingBytes"
-    """The bytes of a release are gone."""
     ALTERED_BYTES = "AlteredBytes"
-    """The bytes of a release or an answer are not those that were signed, or not those that were paid for."""
     UNLISTED_BYTES = "UnlistedBytes"
-    """Bytes are stored as a release or an answer that no entry names."""
     WRONG_REFUSAL = "WrongRefusal"
-    """A refusal of what was charged or already refused, or a void without a refusal."""
     WRONG_CLOSING = "WrongClosing"
-    """A table closed twice or opened while it was open, or opened by itself without a change to see or twice a day."""
     WHILE_CLOSED = "WhileClosed"
-    """A charge or a release while every table of the study was closed."""
     UNKNOWN_SITE = "UnknownSite"
-    """An entry names a site that did not enrol, or one that enrolled twice."""
     AFTER_FROZEN = "AfterFrozen"
-    """A frozen ledger went on."""
     WRONG_INDEX = "WrongIndex"
-    """A table beside the chain says something else than the chain."""
     WRONG_ACCOUNT = "WrongAccount"
-    """An account is not the sum of its charges."""
     BAD_RECEIPT = "BadReceipt"
-    """A receipt is not the coordinator's, or not about what the site sent."""
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, for a person."""
+        return _SENTENCES[self]
+
+
+_SENTENCES: Mapping[Code, str] = {
+    Code.UNREADABLE: "The bytes are not a ledger, or SQLite's own check fails.",
+    Code.BROKEN_CHAIN: "A number is missing or repeated, or an entry does not point at the one before it.",
+    Code.BAD_DIGEST: "The digest stored beside an entry is not the digest of that entry.",
+    Code.BAD_SIGNATURE: "The entry is not signed by the ledger's key.",
+    Code.WRONG_KEY: "The ledger was opened under another key than the folder's or the expected one.",
+    Code.WRONG_STUDY: "The study beside the ledger is missing or is not the one it was opened for.",
+    Code.WRONG_HEADER: "An export's first line does not match the entry that opened the ledger.",
+    Code.MISSING_HEAD: "The chain does not contain an entry that it is known to have had.",
+    Code.NOT_OPENED: "The first entry does not open the ledger, or a later one opens it again.",
+    Code.MALFORMED_ENTRY: "The kind is unknown to this role, or the body lacks something.",
+    Code.WRONG_ALLOWANCE: "The recorded allowance is larger than its cap allows.",
+    Code.WRONG_CHARGE: "The amounts of a charge are not what its facts cost.",
+    Code.REPEATED_CHARGE: "A plan was charged twice.",
+    Code.UNPAID_STEP: "A round of a training that was not paid for, or that the training does not have.",
+    Code.REPEATED_STEP: "A round of a training was charged twice.",
+    Code.OVERSPENT: "A charge exceeded the cap that was in force.",
+    Code.UNPAID_RELEASE: "A release has no earlier charge.",
+    Code.SECOND_RELEASE: "The same plan and site have a second release.",
+    Code.SECOND_ANSWER: "The same plan has a second answer, or an answer before its round was settled.",
+    Code.MISSING_BYTES: "The bytes of a release are missing.",
+    Code.ALTERED_BYTES: "The bytes of a release or an answer are not those that were signed or paid for.",
+    Code.UNLISTED_BYTES: "A stored release or answer is not named by any entry.",
+    Code.WRONG_REFUSAL: "A plan was refused after a charge or refusal, or a charge was refunded without one.",
+    Code.WRONG_CLOSING: "A table was closed twice, opened while open or opened itself without cause or twice a day.",
+    Code.WHILE_CLOSED: "A charge or a release was made while every table of the study was closed.",
+    Code.UNKNOWN_SITE: "An entry names a site that did not enrol, or that enrolled twice.",
+    Code.AFTER_FROZEN: "A frozen ledger has further entries.",
+    Code.WRONG_INDEX: "A table beside the chain does not match the chain.",
+    Code.WRONG_ACCOUNT: "An account is not the sum of its charges.",
+    Code.BAD_RECEIPT: "A receipt is not signed by the coordinator, or is not about what the site sent.",
+}
 
 
 @dataclass(frozen=True, slots=True)
