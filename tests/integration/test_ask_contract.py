@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,20 @@ def test_an_answer_is_one_document_and_a_repeat_is_the_same_and_free(federation:
     assert (same["plan_id"], same["replayed"], same["estimates"]) == (document["plan_id"], True, document["estimates"])
     assert same["privacy"]["spent"] == spent  # type: ignore[index,call-overload]
     federation.check_charged_once(str(document["plan_id"]))
+
+
+def test_a_question_loads_no_picture_no_table_and_no_driver(federation: Federation) -> None:
+    look = (
+        "import sys\nfrom wardround.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\nfinally:\n    print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
+    words = ["ask", "--profile", str(federation.profile("ada")), PATIENTS, "--epsilon", str(SHARP)]
+    done = subprocess.run([sys.executable, "-c", look, *words], capture_output=True, text=True, check=True)
+    assert "Answered: " in done.stdout
+    loaded = {name.partition(".")[0] for name in done.stderr.split()}
+    assert loaded & {"matplotlib", "flwr", "duckdb", "psycopg", "pandas", "pyarrow", "rich", "scipy"} == set()
+    assert {"grpc", "sqlglot", "wardround"} <= loaded
+    assert not any(name.startswith(("site_agent", "coordinator")) for name in loaded)
 
 
 def test_a_fresh_question_pays_anew(federation: Federation) -> None:

@@ -32,7 +32,7 @@ class Listed(typer.core.TyperGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            raise click.UsageError(f"No such command {args[0]!r}{or_near(args[0], known)}", ctx)
+            ctx.fail(f"No such command {args[0]!r}{or_near(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def _sentence(self, ctx: click.Context, name: str) -> str:
@@ -81,7 +81,7 @@ def loaded(name: str) -> click.Command:
     if app is not None:
         group = typer.main.get_group(app)
         group.name, group.help = name, entry.text
-        group.epilog = f"Example: wardround {name} {group.list_commands(click.Context(group))[0]} --help"
+        group.epilog = f"Example: wardround {name} {next(iter(group.commands))} --help"
         return group
     shelf = typer.Typer(rich_markup_mode=None)
     module.add_to(shelf)
