@@ -7,8 +7,8 @@ import time
 import pytest
 
 from wardround.analyst.learning.driver import TrainingRound
-from wardround.cli.progress import rounds
-from wardround.cli.progress.rounds import TrainingLines
+from wardround.cli.progress import round_lines
+from wardround.cli.progress.round_lines import TrainingLines
 from wardround.federation.question.answer import Progress, Remaining, SiteState
 
 ROUND = TrainingRound(1, 9, "gradients", Remaining(2.0, 0.5))
@@ -29,7 +29,7 @@ def shown(capsys: pytest.CaptureFixture[str], wanted: str) -> str:
 def test_a_slow_round_says_whom_it_waits_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "_SLOW_SECONDS", 0.05)
+    monkeypatch.setattr(round_lines, "_SLOW_SECONDS", 0.05)
     lines = TrainingLines()
     lines.begin(ROUND)
     lines.show(AWAITED)
@@ -42,7 +42,7 @@ def test_a_slow_round_says_whom_it_waits_for(
 
 def test_a_quick_round_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # Quick, however long this machine stands still between two lines.
-    monkeypatch.setattr(rounds, "_SLOW_SECONDS", 3600.0)
+    monkeypatch.setattr(round_lines, "_SLOW_SECONDS", 3600.0)
     lines = TrainingLines()
     lines.begin(ROUND)
     lines.show(AWAITED)

@@ -25,7 +25,7 @@ from tests.screens.hostile_words import (
     profile_at,
 )
 from tests.screens.terminal import Terminal, terminal
-from wardround.cli.progress.rounds import ProgressLines
+from wardround.cli.progress.round_lines import ProgressLines
 from wardround.federation.plain_text import is_plain
 from wardround.federation.question.answer import Progress, SiteState
 

@@ -49,7 +49,7 @@ def ask(
 ) -> None:
     """Ask the federation a question; a question asked again costs nothing."""
     from wardround.analyst.asking.client import connect
-    from wardround.cli.progress.rounds import RoundLines
+    from wardround.cli.progress.round_lines import RoundLines
 
     check_privacy(privacy)
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="question")

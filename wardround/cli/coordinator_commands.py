@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from wardround.cli.console import note, say, start_log
-from wardround.cli.door.groups import Listed
+from wardround.cli.door.command_groups import CommandGroup
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.strict_toml import read_text
 
-app = typer.Typer(cls=Listed, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The coordinator's folder.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name on the roster.")]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wardround.cli.console import note, print_document, say
-from wardround.cli.door.groups import Listed
+from wardround.cli.door.command_groups import CommandGroup
 
 if TYPE_CHECKING:
     from wardround.federation.ledger.verify.verify import Verification
 
-app = typer.Typer(cls=Listed, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A site's or coordinator's folder, or an exported file.")]
 

@@ -12,7 +12,7 @@ import click
 import typer
 
 from wardround.cli.console import Interrupted, fail, note
-from wardround.cli.door.groups import Door
+from wardround.cli.door.command_groups import Door
 from wardround.cli.door.tools import version
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken
 

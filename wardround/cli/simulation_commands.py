@@ -112,7 +112,7 @@ def _models(
     study: Study, tables: Path, trial: _Trial, request: Path, *, out: Path | None
 ) -> Iterator[Result | TrainingResult]:
     from wardround.analyst.learning.request import read_request, sharper
-    from wardround.cli.progress.rounds import TrainingLines
+    from wardround.cli.progress.round_lines import TrainingLines
     from wardround.simulation.trial import TrainingTrial, run_trainings
 
     wanted = sharper(read_request(request), epsilon=trial.epsilon, delta=trial.delta)

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from wardround.cli.console import note, print_document, say, say_in_one_row, show, start_log
-from wardround.cli.door.groups import Listed
+from wardround.cli.door.command_groups import CommandGroup
 from wardround.federation.errors import Mistaken, Refused
 
-app = typer.Typer(cls=Listed, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The site's folder.")]
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan id, or enough of its beginning to be unique.")]

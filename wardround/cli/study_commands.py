@@ -9,7 +9,7 @@ import typer
 
 from wardround.cli.analyst_commands import AsJson
 from wardround.cli.console import Document, print_document, say
-from wardround.cli.door.groups import Listed
+from wardround.cli.door.command_groups import CommandGroup
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import read_study
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wardround.federation.plan.study_review import StudyFinding
     from wardround.simulation.study_costs import StudyCosts
 
-app = typer.Typer(cls=Listed, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()

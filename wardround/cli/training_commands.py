@@ -38,7 +38,7 @@ def train(
     """Train a model across the hospitals; a training that was interrupted goes on where it stood."""
     from wardround.analyst.asking.client import connect
     from wardround.analyst.learning.request import read_request
-    from wardround.cli.progress.rounds import TrainingLines
+    from wardround.cli.progress.round_lines import TrainingLines
 
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="training")
     wanted = read_request(request)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wardround.cli.console import say
-from wardround.cli.door.groups import COMPLETION
+from wardround.cli.door.command_groups import COMPLETION
 
 
 class Shell(StrEnum):

@@ -20,7 +20,7 @@ COMPLETION = "_WARDROUND_COMPLETE"
 typer.core.HAS_RICH = False
 
 
-class Listed(typer.core.TyperGroup):
+class CommandGroup(typer.core.TyperGroup):
     """A group that lists each command with its whole first sentence."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -41,7 +41,7 @@ class Listed(typer.core.TyperGroup):
         return text[: text.index(". ") + 1] if ". " in text else text
 
 
-class Door(Listed):
+class Door(CommandGroup):
     """The commands of the table, each loaded when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
