@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-large test-readers test-mutants test-coverage check mirrors protos bench lock clean
+.PHONY: help setup demo test test-all test-large test-readers test-mutants test-coverage test-docs check docs mirrors protos bench lock clean
 
 BIN := .venv/bin
 # Hundreds of processes are started by tests: none should compile the source anew.
@@ -49,6 +49,10 @@ REACHED = $(shell sed -n 's/.*"percent": //p' tests/recorded/measured/coverage.j
 test-coverage: setup  ## run the tests that run in parallel, and see that they reach no less of the source than recorded
 	@$(call PARALLEL,not slow) --cov --cov-report=term:skip-covered --cov-fail-under=$(REACHED)
 
+# Two minutes, the kernels that run the notebooks included.
+test-docs: setup  ## build the documentation site strictly and look at what was made
+	@$(BIN)/pytest -q -m slow tests/docs/test_site.py $(ARGS)
+
 check: setup  ## style, types, layers and generated code, in under a minute
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo "Run .venv/bin/ruff format ."; exit 1; }
@@ -56,6 +60,14 @@ check: setup  ## style, types, layers and generated code, in under a minute
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m tools.generate_protos --check
 	@$(BIN)/pytest -q tests/architecture
+
+# The tools that make it are in an environment of their own, and so is what the notebooks run.
+SITE ?= build/docs
+docs: setup  ## build the documentation site into build/docs, with the notebooks' answers and pictures
+	@tools/setup docs/requirements.lock .venv-docs
+	@PATH="$(CURDIR)/.venv-docs/bin:$$PATH" .venv-docs/bin/sphinx-build -W --keep-going -n -q \
+	    -c docs -d "$(SITE)-doctrees" . "$(SITE)"
+	@echo "Open $(SITE)/index.html"
 
 mirrors: setup  ## print how the source is laid out, and what one question meets on its way; judges nothing
 	@$(BIN)/python -m tools.house
@@ -81,6 +93,6 @@ lock: setup  ## choose the newest versions anew, into requirements.lock and the 
 	@tools/setup
 
 clean:  ## remove .venv and everything generated but not committed
-	rm -rf .venv .setup.lock build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache \
+	rm -rf .venv .venv-docs .setup.lock build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache \
 	    .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

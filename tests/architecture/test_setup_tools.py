@@ -15,6 +15,7 @@ import pytest
 from tests.architecture.rules import ROOT
 
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
+DOCS_LOCK = (ROOT / "docs" / "requirements.lock").read_text("utf-8")
 BASH = shutil.which("bash") or "/bin/bash"
 
 
@@ -64,28 +65,41 @@ def test_no_python_says_which_versions_would_do(tmp_path: Path) -> None:
     assert "Python 3.11 to 3.14" in answer.stderr
 
 
-def test_every_locked_package_has_one_version_and_hashes() -> None:
-    entries = [block for block in re.split(r"\n(?=[a-z])", LOCK) if "==" in block]
+@pytest.mark.parametrize("lock", [LOCK, DOCS_LOCK], ids=["project", "docs"])
+def test_every_locked_package_has_one_version_and_hashes(lock: str) -> None:
+    entries = [block for block in re.split(r"\n(?=[a-z])", lock) if "==" in block]
     names = [entry.partition("==")[0] for entry in entries]
     assert len(names) == len(set(names)) > 0
     assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
 
 
-def test_the_lock_names_no_index_and_no_path() -> None:
-    requirements = [line for line in LOCK.splitlines() if not line.startswith("#")]
+@pytest.mark.parametrize("lock", [LOCK, DOCS_LOCK], ids=["project", "docs"])
+def test_the_lock_names_no_index_and_no_path(lock: str) -> None:
+    requirements = [line for line in lock.splitlines() if not line.startswith("#")]
     foreign = [line for line in requirements if "/" in line or line.startswith("-")]
     assert foreign == []
 
 
-def test_every_declared_dependency_is_locked() -> None:
+def locked(lock: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock, flags=re.MULTILINE))
+
+
+def declared(*extras: str) -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    for_docs = {"docs": project["optional-dependencies"].pop("docs")}
-    docs_lock = (ROOT / "docs" / "requirements.lock").read_text("utf-8")
-    for extras, lock in ((project["optional-dependencies"], LOCK), (for_docs, docs_lock)):
-        declared = project["dependencies"] + [requirement for extra in extras.values() for requirement in extra]
-        names = {name for requirement in declared for name in re.findall(r"^[a-z0-9-]+", requirement)}
-        locked = set(re.findall(r"^([a-z0-9-]+)==", lock, flags=re.MULTILINE))
-        assert names - locked - {"wardround"} == set()
+    wanted = project["dependencies"] + [one for extra in extras for one in project["optional-dependencies"][extra]]
+    return {re.match(r"[a-z0-9-]+", requirement)[0] for requirement in wanted} - {"wardround"}  # type: ignore[index]
+
+
+def test_every_declared_dependency_is_locked() -> None:
+    assert declared("analyst", "dev", "duckdb", "flower", "plot", "postgresql") - set(locked(LOCK)) == set()
+    assert declared("analyst", "docs", "duckdb", "plot") - set(locked(DOCS_LOCK)) == set()
+
+
+def test_the_documentation_is_made_with_the_versions_that_were_tested() -> None:
+    tested, documented = locked(LOCK), locked(DOCS_LOCK)
+    assert {name: documented[name] for name in tested.keys() & documented.keys()} == {
+        name: tested[name] for name in tested.keys() & documented.keys()
+    }
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

@@ -9,7 +9,8 @@ import pytest
 
 import wardround
 import wardround.simulation
-from tests.docs.pages import Block, all_blocks
+from tests.docs.pages import ROOT, Block, all_blocks
+from tests.docs.run_notebook import cells
 
 DOORS = {"wardround": wardround.__all__, "wardround.simulation": wardround.simulation.__all__}
 # A door of its own, because it needs Flower.
@@ -17,7 +18,12 @@ FLOWER = "wardround.analyst.flower.run_app"
 # What the mathematics and the ledger do, shown by running them.
 ABOUT_THE_INSIDE = ("docs/guarantees.md", "docs/why-not.md", "docs/wrong-sql.md", "docs/tutorial-privacy.md")
 OURS = ("wardround", "site_agent", "coordinator", "protos")
-PROGRAMS = [block for block in all_blocks("python") if any(package in block.text for package in OURS)]
+NOTEBOOKS = [
+    Block(place, 1, "python", "", text)
+    for notebook in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+    for place, text in cells(notebook)
+]
+PROGRAMS = [block for block in [*all_blocks("python"), *NOTEBOOKS] if any(package in block.text for package in OURS)]
 
 
 def imports(text: str) -> Iterator[tuple[str, str]]:

@@ -203,7 +203,7 @@ def test_the_exit_codes_are_told_to_analysts() -> None:
 
 
 def test_pages_have_no_other_kind_of_block() -> None:
-    known = {"toml", "python", "console", "sh", "text", "json", ""}
+    known = {"toml", "python", "console", "sh", "text", "json", "{toctree}", "{eval-rst}", ""}
     odd = [block.place for path in PAGES for block in blocks(path) if block.language not in known]
     assert odd == []
 
