@@ -23,7 +23,8 @@ from site_agent.serving.check import check_site
 from site_agent.serving.history import departures
 from site_agent.serving.serve import open_ledger
 from tests.integration.conftest import Make
-from tests.integration.stage import Asked, Federation, eventually, is_about, now, sites_in, value
+from tests.integration.stage import PATIENTS, SHARP, Asked, Federation, eventually, is_about, now, sites_in, value
+from wardround.analyst.asking.client import connect
 from wardround.federation.errors import AwaitingApproval, FederationError, Mistaken, TooFewSites
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key, tls_key_hash
 from wardround.federation.trust.identity import Identity, Purpose
@@ -204,6 +205,13 @@ def test_a_stopped_site_is_missing_and_too_few_sites_are_refused(make_federation
     )
     assert is_about(answer, 101), value(answer)
     assert sites_in(answer) == {"answered": ["one", "three"], "refused": {}, "missing": ["two"], "left_out": []}
+    for form in ((), ("--long",), ("--intervals", "--explain")):
+        shown = federation.run("ask", "--profile", federation.profile(), PATIENTS, "--epsilon", SHARP, *form)
+        assert shown.out.startswith("Without two (no answer): 2 of 3 hospitals answered, "), shown
+    with connect(federation.profile()) as client:
+        frame = client.ask(PATIENTS, epsilon=SHARP).to_pandas()
+    assert frame["COUNT(DISTINCT patient_id)"].tolist() == [value(answer)]
+    assert (frame.attrs["answered"], frame.attrs["missing"]) == (["one", "three"], ["two"])
     assert federation.stop("three") == 0
     done = federation.after_the_deadline(
         Asked(lambda: federation.ask_command("SELECT COUNT(*) FROM encounters")),

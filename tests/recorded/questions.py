@@ -139,7 +139,7 @@ def asked(federation: SimulatedFederation, question: str, delta: float) -> list[
         result = federation.client.ask(question, epsilon=1.0, delta=delta)
     except FederationError as error:
         return [error.code, error.message]
-    return [preview.document(), result.document(), str(result).splitlines()]
+    return [preview.document(), result.document(), result.text(long=True).splitlines()]
 
 
 def _id(told: list[Json]) -> Json:

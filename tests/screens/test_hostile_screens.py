@@ -193,7 +193,7 @@ def test_an_answer_is_a_row_for_each_key_whatever_the_keys_are(tmp_path: Path) -
         assert found.here("ask", "--profile", profile, "SELECT KEYS(note) FROM visits", "--plot", picture) == 0
         rows = found.screen()
         nothing_steers(found)
-    lines = [row for row in rows if row.endswith("7.0 ± 2.0    [3.0, 11.0]")]
+    lines = [row for row in rows if row.endswith("7.0 ± 2.0")]
     assert len(lines) == len(HOSTILE) + 1
     assert not any(row.startswith(FORGED) for row in rows)
     assert any("[/][red]ok[/red][link=http://evil.example]" in row for row in lines)

@@ -49,10 +49,13 @@ def hostile_answer() -> Answer:
 
 def test_an_answer_has_no_lines_but_its_own() -> None:
     plain = Answer("ab" * 32, "patient", False, False, ("a",), (("b", "c"),), ("d",), (), PRIVACY)
-    lines = str(Result(hostile_answer())).split("\n")
-    assert len(lines) == len(str(Result(plain)).split("\n")) + len(HOSTILE)
-    assert all(map(is_plain, lines))
-    assert not any(line.startswith(FORGED_LINE) for line in lines)
+    for form, more in (("long", 0), ("wide", 1)):
+        long = form == "long"
+        lines = Result(hostile_answer()).text(long=long).split("\n")
+        # The answer without estimates has no error to explain.
+        assert len(lines) == len(Result(plain).text(long=long).split("\n")) + len(HOSTILE) + more
+        assert all(map(is_plain, lines))
+        assert not any(line.startswith(FORGED_LINE) for line in lines)
 
 
 def test_a_dry_run_has_no_lines_but_its_own() -> None:
@@ -60,8 +63,8 @@ def test_a_dry_run_has_no_lines_but_its_own() -> None:
     found = PreviewResult(Preview("ab" * 32, "patient", False, (ALL,), expected, PRIVACY))
     lines = str(found).split("\n")
     assert all(map(is_plain, lines))
-    assert len(lines) == 2 + len(HOSTILE) + 1 + 4
-    assert sum("This question would cost ε = 0.5 at δ = 1e-07." in line for line in lines) == 1
+    assert len(lines) == 2 + len(HOSTILE) + 1 + 3
+    assert sum("this question would cost ε = 0.5 (δ = 10⁻⁷);" in line for line in lines) == 1
 
 
 class _Texts(HTMLParser):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from wardround.cli.console import Interrupted, note, print_document, show
+from wardround.cli.console import Interrupted, columns, note, print_document, show
 from wardround.federation.errors import Mistaken, QueryMistaken
 
 Profile = Annotated[Path, typer.Option("--profile", metavar="FILE", help="Your profile, from the consortium.")]
@@ -20,6 +21,9 @@ Epsilon = Annotated[
 ]
 Delta = Annotated[float | None, typer.Option("--delta", metavar="D", help="Its δ (default: the study's).")]
 Privacy = Annotated[str, typer.Option("--privacy", metavar="site|sum", help="Noise at each site, or a secure sum.")]
+Long = Annotated[bool, typer.Option("--long", help="One estimate a line, with everything about it.")]
+Intervals = Annotated[bool, typer.Option("--intervals", help="Show each number's interval, too.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Say what the privacy of the answer means.")]
 Search = Annotated[bool, typer.Option("--search", help="Find a single quantile by ten rounds of noisy binary search.")]
 
 
@@ -45,6 +49,9 @@ def ask(
     ] = "",
     search: Search = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the answer, as SVG.")] = None,
+    long: Long = False,
+    intervals: Intervals = False,
+    explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask the federation a question; a question asked again costs nothing."""
@@ -59,7 +66,8 @@ def ask(
     with connect(profile) as federation:
         if dry_run:
             preview = federation.preview(sql, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
-            print_document(preview.document()) if as_json else show(str(preview))
+            shown = f"{preview}\n{preview.explain()}" if explain else str(preview)
+            print_document(preview.document()) if as_json else show(shown)
             return
         tell_nonce(nonce, fresh=fresh, what="question")
         progress = RoundLines()
@@ -75,7 +83,10 @@ def ask(
             )
     if plot is not None:
         result.plot(plot)
-    print_document(result.document()) if as_json else show(str(result))
+    if as_json:
+        print_document(result.document())
+    else:
+        show(result.text(long=long, intervals=intervals, explain=explain, width=columns(sys.stdout)))
 
 
 def budget(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.analyst_commands import AsJson, Delta, Epsilon, Privacy, Search
-from wardround.cli.console import Document, note, print_document, say, show
+from wardround.cli.analyst_commands import AsJson, Delta, Epsilon, Explain, Intervals, Long, Privacy, Search
+from wardround.cli.console import Document, columns, note, print_document, say, show
 from wardround.federation.errors import Mistaken
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import read_study
@@ -50,6 +50,9 @@ def simulate(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="With --train: keep the model in DIR.")
     ] = None,
+    long: Long = False,
+    intervals: Intervals = False,
+    explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
     """Try a study on your own tables: the same roles, in one process, without sockets."""
@@ -66,6 +69,7 @@ def simulate(
         raise Mistaken("--search finds a quantile; leave it out with --train.")
     trial = _Trial(epsilon, delta, noiseless=noiseless, trusted_total=privacy == "sum", repeat=runs)
     agreed = read_study(study)
+    form = _Form(long=long, intervals=intervals, explain=explain)
     results = (
         _answers(agreed, tables, trial, sql or "", search=search)
         if train is None
@@ -76,7 +80,7 @@ def simulate(
         if as_json:
             documents.append(result.document())
         else:
-            show(str(result))
+            show(form.text(result))
         if runs > 1 and sys.stderr.isatty() and number % 10 == 0:
             note(f"{number} of {runs}")
     if as_json:
@@ -92,6 +96,22 @@ class _Trial:
     noiseless: bool
     trusted_total: bool
     repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How an answer is shown."""
+
+    long: bool
+    intervals: bool
+    explain: bool
+
+    def text(self, result: Result | TrainingResult) -> str:
+        from wardround.analyst.learning.trained_model import TrainingResult
+
+        if isinstance(result, TrainingResult):
+            return str(result)
+        return result.text(long=self.long, intervals=self.intervals, explain=self.explain, width=columns(sys.stdout))
 
 
 def _answers(study: Study, tables: Path, trial: _Trial, sql: str, *, search: bool) -> Iterator[Result | TrainingResult]:

@@ -92,6 +92,12 @@ def rows(text: str, columns: int) -> list[str]:
         line = line[cut:]
 
 
+def width_of(text: str) -> int:
+    """How many columns most terminals give to the text, escaped."""
+    line = escaped(text)
+    return len(line) if line.isascii() else sum(map(_columns, line))
+
+
 def _columns(character: str) -> int:
     """How many columns most terminals give it; a mark is counted, although it has none of its own."""
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1

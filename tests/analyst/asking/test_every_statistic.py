@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from wardround.analyst.showing.wide_tables import WideTable
 from wardround.analyst.sql.read import parse
 from wardround.federation.errors import BudgetExceeded
 from wardround.federation.question.query import Statistic
@@ -96,6 +97,10 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedFe
     found.close()
 
 
+def rows(table: WideTable) -> int:
+    return len(table.numbers[0].cells)
+
+
 @pytest.mark.parametrize("aggregates", QUESTIONS)
 def test_a_statistic_is_asked_and_shown(federation: SimulatedFederation, aggregates: str, tmp_path: Path) -> None:
     result = federation.client.ask(f"SELECT {aggregates} FROM encounters", epsilon=4.0)
@@ -109,7 +114,10 @@ def test_a_statistic_is_asked_and_shown(federation: SimulatedFederation, aggrega
             assert each.reason.sentence in str(result)
     assert result.privacy.charged.epsilon == pytest.approx(4.0, rel=1e-3)
     assert json.loads(json.dumps(result.document(), allow_nan=False))["estimates"]
-    assert len(result.to_pandas()) == len(result)
+    assert len(result.to_pandas(long=True)) == len(result)
+    cells = [cell for table in result.tables for column in table.numbers for cell in column.cells if cell is not None]
+    assert sorted(map(id, cells)) == sorted(map(id, result))
+    assert len(result.to_pandas()) == result.to_arrow().num_rows == sum(map(rows, result.tables))
     assert str(result)
     result.plot(tmp_path / "answer.svg")
     assert federation.client.preview(f"SELECT {aggregates} FROM encounters", epsilon=4.0).preview.replayed

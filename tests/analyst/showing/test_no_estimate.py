@@ -49,15 +49,20 @@ def test_a_script_reads_null_and_a_reason() -> None:
 
 def test_frames_hold_no_number_and_the_reason() -> None:
     result = Result(stored(unknown(), estimate("count", None, 5.0, 1.0)))
-    frame = result.to_pandas()
+    frame = result.to_pandas(long=True)
     assert frame["value"].dtype == frame["standard_error"].dtype == "float64"
     assert math.isnan(frame["value"][0])
     assert frame["reason"].isna().tolist() == [False, True]
     assert frame["reason"][0] == "too_few"
-    assert Result(stored(unknown())).to_pandas()["value"].dtype == "float64"
-    table = result.to_arrow()
+    assert Result(stored(unknown())).to_pandas(long=True)["value"].dtype == "float64"
+    table = result.to_arrow(long=True)
     assert table["value"].to_pylist() == [None, 5.0]
     assert table["reason"].to_pylist() == ["too_few", None]
+    (row,) = result.to_arrow().to_pylist()
+    assert (row["AVG(sbp)"], row["AVG(sbp)_error"], row["AVG(sbp)_reason"]) == (None, None, "too_few")
+    assert (row["AVG(sbp)_lower"], row["AVG(sbp)_upper"]) == (80.0, 200.0)
+    assert (row["COUNT(*)"], row["COUNT(*)_reason"]) == (5.0, None)
+    assert math.isnan(result.to_pandas()["AVG(sbp)"][0])
 
 
 def drawn(answer: Answer) -> tuple[list[str], list[str], list[str]]:

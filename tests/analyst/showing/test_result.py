@@ -6,15 +6,13 @@ import dataclasses
 import datetime
 import json
 import math
-import sys
 
-import pyarrow as pa
 import pytest
 
 from wardround.analyst.showing.documents import error_document
 from wardround.analyst.showing.result import PreviewResult, Result
 from wardround.analyst.showing.text_tables import MAX_LINES, decimals_for, interval_text, with_error
-from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, QueryMistaken
+from wardround.federation.errors import BudgetExceeded, QueryMistaken
 from wardround.federation.question.answer import (
     Answer,
     Estimate,
@@ -77,8 +75,35 @@ def grouped(*groups: tuple[str, object]) -> Result:
     return Result(dataclasses.replace(ANSWER, estimates=estimates))
 
 
+WITHOUT = (
+    "Without east (no answer) and west (refused): 2 of 4 hospitals answered, "
+    "and the numbers are about their patients alone."
+)
+
+
 def test_an_answer_prints_as_a_table_with_errors_and_its_price() -> None:
-    assert str(Result(ANSWER)).splitlines() == [
+    assert str(Result(ANSWER, cap=3.0)).splitlines() == [
+        WITHOUT,
+        "",
+        "diagnosis      COUNT(*)  COUNT(DISTINCT patient_id)         AVG(sbp)",
+        "────────────────────────────────────────────────────────────────────",
+        "E11        1234.6 ± 5.2                           –  131.234 ± 0.042",
+        "I10                   –                  12.0 ± 5.2                –",
+        "",
+        "Answered: north, st-mary. Refused: west (its own budget does not allow the question). Missing: east.",
+        "± is one standard error: it covers the noise, not sampling error.",
+        (
+            "this question: ε = 0.5 (δ = 10⁻⁷); in all 0.9 of 3 (δ = 10⁻⁶, per patient, not a plain sum); "
+            "noise: Gaussian, at each hospital"
+        ),
+    ]
+    assert repr(Result(ANSWER)) == str(Result(ANSWER))
+
+
+def test_the_long_form_has_an_estimate_a_line_and_everything_about_it() -> None:
+    assert Result(ANSWER).text(long=True).splitlines() == [
+        WITHOUT,
+        "",
         "diagnosis  statistic                          estimate       95 % interval",
         "──────────────────────────────────────────────────────────────────────────",
         "E11        COUNT(*)                       1234.6 ± 5.2    [1224.3, 1244.8]",
@@ -90,23 +115,31 @@ def test_an_answer_prints_as_a_table_with_errors_and_its_price() -> None:
         MEANING,
         "The error and the interval cover the noise, not sampling error.",
     ]
-    assert repr(Result(ANSWER)) == str(Result(ANSWER))
+
+
+def test_all_about_privacy_is_told_when_asked() -> None:
+    result = Result(ANSWER)
+    assert result.explain().splitlines() == [PARAGRAPH, MEANING]
+    assert result.text(explain=True) == f"{result}\n{result.explain()}"
 
 
 def test_a_replayed_answer_says_that_it_cost_nothing_again() -> None:
     text = str(Result(dataclasses.replace(ANSWER, replayed=True)))
-    assert "stored answer" in text
-    assert "asking again cost nothing" in text
+    assert "this question: ε = 0.5 (δ = 10⁻⁷), paid before (this is the stored answer and costs nothing now);" in text
+    assert "asking again cost nothing" in Result(dataclasses.replace(ANSWER, replayed=True)).explain()
 
 
 def test_a_noiseless_answer_says_that_it_is_not_private() -> None:
     text = str(Result(dataclasses.replace(ANSWER, noiseless=True)))
     assert "NO NOISE" in text
-    assert "Protected" not in text
+    assert "this question" not in text
+    assert Result(dataclasses.replace(ANSWER, noiseless=True)).explain().startswith("NO NOISE")
 
 
 def test_an_event_level_answer_does_not_claim_to_protect_a_patient() -> None:
-    assert "one event (one row), not one patient" in str(Result(dataclasses.replace(ANSWER, unit="event")))
+    result = Result(dataclasses.replace(ANSWER, unit="event"))
+    assert "(δ = 10⁻⁶, per event, not per patient, not a plain sum)" in str(result)
+    assert "one event (one row), not one patient" in result.explain()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +170,7 @@ def test_an_answer_without_estimates_still_prints() -> None:
     empty = Result(dataclasses.replace(ANSWER, estimates=(), answered=()))
     assert len(empty) == 0
     assert "Answered: no site." in str(empty)
-    assert "<table>" in empty._repr_html_()
+    assert "<table " in empty._repr_html_()
     assert empty.to_pandas().empty
     assert empty.to_arrow().num_rows == 0
 
@@ -159,46 +192,6 @@ def test_a_result_is_a_sequence_of_estimates() -> None:
     assert tuple(result) == result.estimates == ANSWER.estimates
     assert len(result) == 3
     assert result.privacy is PRIVACY
-
-
-def test_pandas_gets_a_tidy_frame() -> None:
-    frame = Result(ANSWER).to_pandas()
-    assert list(frame.columns) == [
-        *("diagnosis", "statistic", "column", "term", "value", "standard_error", "lower", "upper", "confidence"),
-        *("sampling", "reason"),
-    ]
-    assert list(frame["diagnosis"]) == ["E11", "I10", "E11"]
-    assert list(frame["value"]) == [1234.567, 12.0, 131.2345]
-    assert frame["value"].dtype == "float64"
-    assert frame["column"].isna().tolist() == [True, False, False]
-
-
-def test_arrow_keeps_the_types_of_the_groups() -> None:
-    for value, kind in [
-        ("E11", pa.string()),
-        (3, pa.int64()),
-        (True, pa.bool_()),
-        (datetime.date(2026, 1, 31), pa.date32()),
-    ]:
-        table = grouped(("key", value)).to_arrow()
-        assert table.schema.field("key").type == kind
-        assert table.schema.field("column").type == pa.string()
-        assert table.schema.field("value").type == pa.float64()
-        assert table.to_pylist()[0]["key"] == value
-
-
-def test_a_group_column_called_value_does_not_hide_the_value() -> None:
-    frame = grouped(("value", "high"), ("value", "low")).to_pandas()
-    assert list(frame["group_value"]) == ["high", "low"]
-    assert list(frame["value"]) == [1.0, 1.0]
-
-
-@pytest.mark.parametrize(("method", "library"), [("to_pandas", "pandas"), ("to_arrow", "pyarrow")])
-def test_an_absent_library_is_named(monkeypatch: pytest.MonkeyPatch, method: str, library: str) -> None:
-    monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ConfigurationMistaken) as fault:
-        getattr(Result(ANSWER), method)()
-    assert fault.value.message == f"{library} is not installed; install it with pip install 'wardround[analyst]'."
 
 
 EVIL = "<script>alert('x')</script>&\"\x1b[31m"
@@ -307,13 +300,13 @@ def test_a_document_holds_dates_as_text_and_no_infinity() -> None:
 @pytest.mark.parametrize(
     ("remaining", "sentence"),
     [
-        (0.2, "This question would cost ε = 0.5 at δ = 1e-07. It would be refused: ε = 0.2 remains, 0.3 too little. "),
-        (0.6, "It would be refused: ε = 0.6 remains, but not for noise of this kind. "),
+        (0.2, "It would be refused: ε = 0.2 remains, 0.3 too little."),
+        (0.6, "It would be refused: ε = 0.6 remains, but not for noise of this kind."),
     ],
 )
 def test_a_preview_that_does_not_fit_says_by_how_much(remaining: float, sentence: str) -> None:
     preview = dataclasses.replace(PREVIEW, excess=Shortfall(0.5, remaining))
-    assert sentence in str(PreviewResult(preview))
+    assert sentence in str(PreviewResult(preview)).splitlines()
     refusal = PreviewResult(preview).document()["refusal"]
     assert refusal == error_document(BudgetExceeded(asked=0.5, remaining=remaining))["error"]
     assert (PreviewResult(PREVIEW).document()["refusal"], "refused" in str(PreviewResult(PREVIEW))) == (None, False)
@@ -339,7 +332,8 @@ def test_the_document_of_a_preview_says_what_it_would_cost() -> None:
 def test_a_preview_prints_the_expected_error_and_that_nothing_was_spent() -> None:
     text = str(PreviewResult(PREVIEW))
     assert "± 0.123" in text
-    assert "would cost ε = 0.5" in text
+    assert "this question would cost ε = 0.5 (δ = 10⁻⁷); in all 0.9 (δ = 10⁻⁶, per patient, not a plain sum); " in text
+    assert "This question would cost ε = 0.5 at δ = 1e-07. The study has spent" in PreviewResult(PREVIEW).explain()
     assert text.endswith("nothing was asked of a site and nothing was spent.")
     again = str(PreviewResult(dataclasses.replace(PREVIEW, replayed=True)))
     assert "asking it again would cost nothing" in again

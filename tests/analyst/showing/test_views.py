@@ -100,13 +100,14 @@ def test_groups_of_an_integer_and_of_intervals_have_their_own_order() -> None:
 def test_aliases_and_labels_are_what_is_read() -> None:
     result = shown("HAVING n > 55", "code AS diagnosis, COUNT(*) AS n, AVG(x)")
     lines = str(result).splitlines()
-    assert lines[0].split()[:2] == ["diagnosis", "statistic"]
-    assert lines[2].split()[:2] == ["I10", "n"]
-    assert lines[3].split()[:2] == ["I10", "AVG(x)"]
+    assert lines[0].split() == ["diagnosis", "n", "AVG(x)"]
+    assert [line.split()[0] for line in lines[2:4]] == ["I10", "Z99"]
     first, second, *_ = json.loads(json.dumps(result.document()))["estimates"]
     assert (first["name"], first["group"]) == ("n", {"diagnosis": "I10"})
     assert "name" not in second
-    assert list(result.to_pandas()["diagnosis"]) == ["I10", "I10", "Z99", "Z99"]
+    assert list(result.to_pandas()["diagnosis"]) == ["I10", "Z99"]
+    assert list(result.to_pandas()["n"]) == [70.0, 60.0]
+    assert list(result.to_pandas(long=True)["diagnosis"]) == ["I10", "I10", "Z99", "Z99"]
 
 
 def test_an_answer_to_nothing_is_shown_as_nothing() -> None:
@@ -204,24 +205,26 @@ def test_terms_and_sampling_are_shown_where_they_are() -> None:
         estimate("regression", "y", 1.0, 0.1, term="age", sampling=True),
         estimate("regression", "y", 2.0, 0.1, term="intercept", sampling=True),
     )
-    text = str(Result(several))
+    text = Result(several).text(long=True)
     assert text.splitlines()[0].split() == ["statistic", "term", "estimate", "95", "%", "interval"]
     assert "The error and the interval cover the noise and sampling error." in text
     both = dataclasses.replace(several, estimates=(*several.estimates, estimate("count", None, 1.0, 1.0)))
-    assert "those of REGRESS(y) also sampling error." in str(Result(both))
+    assert "those of REGRESS(y) also sampling error." in Result(both).text(long=True)
+    assert "it covers the noise; that of REGRESS(y) also sampling error." in str(Result(both))
     documents = json.loads(json.dumps(Result(both).document()))["estimates"]
     assert [each["term"] for each in documents] == ["age", "intercept", None]
     assert [each["sampling"] for each in documents] == [True, True, False]
-    table = Result(both).to_arrow()
+    table = Result(both).to_arrow(long=True)
     assert table.column("term").to_pylist() == ["age", "intercept", None]
-    assert "term" not in str(Result(ANSWER)).splitlines()[0]
+    assert "term" not in Result(ANSWER).text(long=True).splitlines()[0]
 
 
 def test_a_bound_without_an_error_is_rounded_and_an_exact_number_is_not() -> None:
     bound = dataclasses.replace(
         estimate("choice", "c", 2.49467430005, 0.0, term="regret"), interval=(0.0, 2.49467430005)
     )
-    lines = str(Result(stored(bound, estimate("choice", "c", 123456789.5, 0.0, term="gap")))).splitlines()
+    result = Result(stored(bound, estimate("choice", "c", 123456789.5, 0.0, term="gap")))
+    lines = result.text(long=True).splitlines()
     assert lines[2].split()[-3:] == ["2.495", "[0,", "2.495]"]
     assert lines[3].split()[-3:] == ["123456789.5", "[123456789.5,", "123456789.5]"]
 
@@ -229,13 +232,13 @@ def test_a_bound_without_an_error_is_rounded_and_an_exact_number_is_not() -> Non
 def test_cells_of_a_table_have_groups_that_its_test_has_not() -> None:
     cells = [estimate("count", "id", 5.0, 1.0, group=(("a", "x"), ("b", False)))]
     result = Result(stored(estimate("chi_square", "a", 3.0, 1.0, term="statistic"), *cells))
-    assert str(result).splitlines()[0].split()[:4] == ["a", "b", "statistic", "term"]
-    assert list(result.to_pandas()["a"].isna()) == [True, False]
+    assert result.text(long=True).splitlines()[0].split()[:4] == ["a", "b", "statistic", "term"]
+    assert list(result.to_pandas(long=True)["a"].isna()) == [True, False]
 
 
 def test_shares_of_a_charge_are_told() -> None:
     result = Result(ANSWER, shares=(("COUNT(*)", 0.8), ("AVG(sbp)", 0.2)))
-    assert "Split by need: COUNT(*) 80 %, AVG(sbp) 20 %." in str(result)
+    assert "Split by need: COUNT(*) 80 %, AVG(sbp) 20 %." in result.explain()
     assert result.document()["shares"] == [
         {"aggregate": "COUNT(*)", "share": 0.8},
         {"aggregate": "AVG(sbp)", "share": 0.2},

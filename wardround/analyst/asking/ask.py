@@ -115,7 +115,7 @@ def result_of(course: MultiRoundQuestion, answered: Answered, study: Study) -> R
     answers = answered.answers
     last, asked = answers[-1], course.asked(answers)
     if course.rounds == 1:
-        return Result(last, asked, shares=_shares(answered.last, last, study))
+        return Result(last, asked, shares=_shares(answered.last, last, study), cap=study.cap.epsilon)
     charged = composed([answer.privacy.charged for answer in answers])
     whole = dataclasses.replace(
         last,
@@ -125,7 +125,7 @@ def result_of(course: MultiRoundQuestion, answered: Answered, study: Study) -> R
     )
     shares = _shares(answered.last, last, study) if last.estimates == whole.estimates else ()
     plan_ids = tuple(answer.plan_id for answer in answers)
-    return Result(whole, asked, plan_ids=plan_ids, shares=shares, note=course.note(answers))
+    return Result(whole, asked, plan_ids=plan_ids, shares=shares, note=course.note(answers), cap=study.cap.epsilon)
 
 
 def previewed(course: MultiRoundQuestion, terms: Terms, link: AnalystLink, study: Study) -> PreviewResult:
@@ -134,7 +134,7 @@ def previewed(course: MultiRoundQuestion, terms: Terms, link: AnalystLink, study
     each = terms.of_a_round(course, study)
     preview: Preview = link.preview(AskRequest(query, each, terms.delta, terms.nonce))
     if course.rounds == 1:
-        return PreviewResult(preview, query)
+        return PreviewResult(preview, query, cap=study.cap.epsilon)
     whole = _loss(terms.target(study))
     # A round that is paid already begins nothing: what is still to pay is told when it is asked.
     begins = not preview.replayed and not _paid(link, preview.plan_id)
@@ -145,7 +145,7 @@ def previewed(course: MultiRoundQuestion, terms: Terms, link: AnalystLink, study
         excess=_excess(whole, preview) if begins else preview.excess,
     )
     split = tuple((title, Loss(each or 0.0, preview.privacy.charged.delta)) for title in course.titles)
-    return PreviewResult(shown, query, split)
+    return PreviewResult(shown, query, split, study.cap.epsilon)
 
 
 def _excess(whole: Loss, preview: Preview) -> Shortfall | None:

@@ -160,11 +160,17 @@ class BoundQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ShownLine:
-    """One estimate as it is shown: under which label, and the alias it was given, if any."""
+    """One estimate as it is shown: under which label, and the alias it was given, if any.
+
+    `place` is that of its aggregate in the question. `group` is its group as it was released: a question may call two
+    intervals the same.
+    """
 
     label: str
     name: str
     estimate: Estimate
+    place: int | None = None
+    group: Group = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +193,7 @@ class Shown:
 def shown(estimates: Sequence[Estimate], asked: BoundQuestion | None) -> Shown:
     """The estimates as the view wants them; without a question, as they came."""
     if asked is None:
-        return Shown(tuple(ShownLine(statistic_label(each.statistic, each.column), "", each) for each in estimates))
+        return Shown(tuple(_as_it_came(each) for each in estimates))
     places = places_of(estimates, asked.query)
     whole = _Whole(asked, tuple(estimates), places)
     if not asked.view.chooses:
@@ -202,6 +208,10 @@ def shown(estimates: Sequence[Estimate], asked: BoundQuestion | None) -> Shown:
     )
     groups = len({each.group for each in estimates})
     return Shown(tuple(whole.line(number) for number in chosen), groups - len(ranks), whole.gap(order, limit))
+
+
+def _as_it_came(estimate: Estimate) -> ShownLine:
+    return ShownLine(statistic_label(estimate.statistic, estimate.column), "", estimate, None, estimate.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +231,7 @@ class _Whole:
             if place is None
             else label_text(query.aggregates[place])
         )
-        return ShownLine(name or label, name, _relabelled(estimate, self.asked))
+        return ShownLine(name or label, name, _relabelled(estimate, self.asked), place, estimate.group)
 
     def numbers(self) -> dict[Group, dict[int, Estimate]]:
         """For each group, in the order of the answer, the estimate of each aggregate."""

@@ -12,27 +12,33 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wardround.analyst.showing import frames
 from wardround.analyst.showing.documents import AnswerExtras, Json, answer_document, preview_document
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much, unit_text
 from wardround.analyst.showing.plot import picture, write_picture
 from wardround.analyst.showing.presentation import BoundQuestion, Gap, Shown, shown, statistic_label
+from wardround.analyst.showing.privacy_line import NO_NOISE, answer_line, preview_line
 from wardround.analyst.showing.text_tables import (
     Readable,
     TextTable,
+    as_html,
+    as_text,
     cell_text,
     estimate_text,
+    isolated,
     listed,
     percent,
     value_text,
     with_error,
 )
-from wardround.federation.errors import ConfigurationMistaken
+from wardround.analyst.showing.who_answered import lacking_line, sites_line
+from wardround.analyst.showing.wide_tables import WideTable, wide_tables
+from wardround.analyst.showing.wide_text import screen_width, text_tables
+from wardround.federation.plain_text import escaped
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate, Preview, PrivacyStatement
 from wardround.federation.question.query import Query, Statistic
-from wardround.federation.refusal import refusal_texts
 from wardround.federation.statistics import find
-from wardround.federation.study.study import Value
 from wardround.privacy.mechanisms.private_selection import Choosing
 
 if TYPE_CHECKING:
@@ -40,17 +46,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MECHANISMS = {"discrete_gaussian": "discrete Gaussian", "discrete_laplace": "discrete Laplace"}
-_TEXTS = ("statistic", "column", "term", "reason")
-_NUMBERS = ("value", "standard_error", "lower", "upper", "confidence")
 
 
 # Without slots, so that the view is applied once.
 @dataclass(frozen=True, repr=False)
 class Result(Readable):
-    """The answer to one question, one estimate a line, as the question wants it shown.
+    """The answer to one question, as the question wants it shown: a row a group and a column an aggregate.
 
     `answer` has everything that was released, whatever is shown. `plan_ids` are those of all rounds, when there
-    were several; `shares` says how the aggregates shared the charge.
+    were several; `shares` says how the aggregates shared the charge; `cap` is the ε of the study.
     """
 
     answer: Answer
@@ -58,6 +62,7 @@ class Result(Readable):
     plan_ids: tuple[str, ...] = ()
     shares: tuple[tuple[str, float], ...] = ()
     note: str = ""
+    cap: float | None = None
 
     @cached_property
     def shown(self) -> Shown:
@@ -94,45 +99,70 @@ class Result(Readable):
         lines = tuple((line.estimate, line.name) for line in self.shown.lines)
         return answer_document(self.answer, AnswerExtras(lines, self.plan_ids, self.gap, self.shares))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """A data frame: a row for each estimate, a column for each group column.
+    @cached_property
+    def tables(self) -> tuple[WideTable, ...]:
+        """What is shown as tables; several where a statistic has several numbers a group."""
+        return wide_tables(self.shown.lines, self.asked)
 
-        Where there is no estimate its numbers are NaN (null in Arrow), and `reason` says why.
+    def to_pandas(self, *, long: bool = False) -> pd.DataFrame:
+        """A data frame: a row for each group and columns for each aggregate: its number, error, interval and reason.
+
+        Where there is no estimate its numbers are NaN (null in Arrow), and `…_reason` says why. With `long`, a row for
+        each estimate. `attrs` (in Arrow the schema's metadata) says who answered.
         """
-        try:
-            import pandas as pd  # noqa: PLC0415 - an extra, loaded only when asked for
-        except ImportError:
-            raise _absent("pandas") from None
-        # A column without any estimate is one of numbers still.
-        return pd.DataFrame(self._columns()).astype(dict.fromkeys(_NUMBERS, "float64"))
+        if long:
+            return frames.to_long_pandas(self.estimates, self.answer)
+        return frames.to_pandas(self.tables, self.answer)
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, *, long: bool = False) -> pa.Table:
         """An Arrow table with the same columns as `to_pandas`."""
-        try:
-            import pyarrow as pa  # noqa: PLC0415 - an extra, loaded only when asked for
-        except ImportError:
-            raise _absent("pyarrow") from None
-        types = {name: pa.string() for name in _TEXTS} | {name: pa.float64() for name in _NUMBERS}
-        arrays = {name: pa.array(cells, type=types.get(name)) for name, cells in self._columns().items()}
-        return pa.table(arrays)
+        if long:
+            return frames.to_long_arrow(self.estimates, self.answer)
+        return frames.to_arrow(self.tables, self.answer)
 
-    def _columns(self) -> dict[str, list[Value | None]]:
-        columns: dict[str, list[Value | None]] = {}
-        own = (*_TEXTS, *_NUMBERS, "sampling")
-        for name in self._groups():
-            # A study may well have a column called "value".
-            columns[f"group_{name}" if name in own else name] = [dict(each.group).get(name) for each in self]
-        columns["statistic"] = [each.statistic for each in self]
-        columns["column"] = [each.column for each in self]
-        columns["term"] = [each.term or None for each in self]
-        columns["value"] = [each.value for each in self]
-        columns["standard_error"] = [each.standard_error for each in self]
-        columns["lower"] = [None if (ends := each.shown_interval) is None else ends[0] for each in self]
-        columns["upper"] = [None if (ends := each.shown_interval) is None else ends[1] for each in self]
-        columns["confidence"] = [each.confidence for each in self]
-        columns["sampling"] = [each.sampling for each in self]
-        columns["reason"] = [None if each.reason is None else each.reason.value for each in self]
-        return columns
+    def text(
+        self, *, long: bool = False, intervals: bool = False, explain: bool = False, width: int | None = None
+    ) -> str:
+        """The answer for a screen that is `width` columns wide, or as wide as it needs.
+
+        With `intervals` every number has its interval beside it; with `explain` all that is to be said about privacy
+        follows; `long` has all of it, one estimate a line.
+        """
+        if long:
+            return "\n".join([*self._first_line(), as_text(self._table()), "", *map(escaped, self._paragraphs())])
+        parts = [
+            "\n".join([*([escaped(title)] if title else []), as_text(table)])
+            for title, table in self._pieces(intervals=intervals, width=width)
+        ]
+        told = [*self._short_paragraphs(), *(self._explained() if explain else [])]
+        return "\n".join([*self._first_line(), "\n\n".join(parts), "", *map(escaped, told)])
+
+    def explain(self) -> str:
+        """Whom the answer protects and how, what it cost, what is left and what that means for one patient."""
+        return "\n".join(map(escaped, self._explained()))
+
+    def __str__(self) -> str:
+        return self.text(width=screen_width())
+
+    def _repr_html_(self) -> str:
+        lead = [f"<p><strong>{isolated(line)}</strong></p>" for line in (lacking_line(self.answer),) if line]
+        tables = [as_html(table, (), title=title) for title, table in self._pieces()]
+        return "".join([*lead, *tables, *(f"<p>{isolated(line)}</p>" for line in self._short_paragraphs())])
+
+    def _first_line(self) -> list[str]:
+        """What must not be missed, and a line apart from the table."""
+        line = lacking_line(self.answer)
+        return [escaped(line), ""] if line else []
+
+    def _pieces(self, *, intervals: bool = False, width: int | None = None) -> list[tuple[str, TextTable]]:
+        """Every table as text under its title, in pieces where it is wider than the screen."""
+        if not self.tables:
+            return [("", self._table())]
+        return [
+            (table.title if number == 0 else "", piece)
+            for table in self.tables
+            for number, piece in enumerate(text_tables(table, intervals=intervals, width=width))
+        ]
 
     def _groups(self) -> tuple[str, ...]:
         """The group columns of all lines: the cells of a table have some that its test has not."""
@@ -156,25 +186,22 @@ class Result(Readable):
         headings = (*groups, "statistic", *(("term",) if terms else ()), "estimate", f"{confidence} interval")
         return TextTable(headings, rows, 2)
 
+    def _short_paragraphs(self) -> list[str]:
+        if self.answer.noiseless:
+            return [*self._about(), NO_NOISE]
+        cost = answer_line(self.answer, cap=self.cap, rounds=len(self.plan_ids) or 1)
+        return [*self._about(), *self._errors(), cost]
+
     def _paragraphs(self) -> list[str]:
+        return [*self._about(), *self._explained(), *([] if self.answer.noiseless else [self._covered()])]
+
+    def _about(self) -> list[str]:
+        return [*([self.note] if self.note else []), *self._left_out(), *self._unknown(), sites_line(self.answer)]
+
+    def _explained(self) -> list[str]:
         answer, privacy = self.answer, self.answer.privacy
-        sites = [f"Answered: {listed(answer.answered) or 'no site'}."]
-        if answer.refused:
-            sites.append(f"Refused: {listed(refusal_texts(answer.refused))}.")
-        if answer.missing:
-            sites.append(f"Missing: {listed(answer.missing)}.")
-        if answer.left_out:
-            whose = "its" if len(answer.left_out) == 1 else "their"
-            sites.append(
-                f"Left out: {listed(answer.left_out)}; {whose} totals are such as no table gives, so this answer is "
-                "about the sites that answered. Tell the consortium."
-            )
-        about = [*([self.note] if self.note else []), *self._left_out(), *self._unknown(), " ".join(sites)]
         if answer.noiseless:
-            return [
-                *about,
-                "NO NOISE was added and nothing is private: a simulation, for checking against known answers.",
-            ]
+            return [NO_NOISE]
         charged = f"ε = {privacy.charged.epsilon:.4g} at δ = {privacy.charged.delta:.3g}"
         rounds = f" over {len(self.plan_ids)} {plural(len(self.plan_ids), 'round')}" if self.plan_ids else ""
         cost = (
@@ -184,10 +211,8 @@ class Result(Readable):
         )
         split = f" Split by need: {split_text(self.shares)}." if self.shares else ""
         return [
-            *about,
             f"{protection_text(answer.unit, privacy)} {cost}{split} {_balance(privacy)}",
             answer_meaning(answer.unit, privacy),
-            self._covered(),
         ]
 
     def _left_out(self) -> list[str]:
@@ -210,26 +235,36 @@ class Result(Readable):
         return [f"No estimate of {listed(list(labels))}: {reason.sentence}" for reason, labels in found.items()]
 
     def _covered(self) -> str:
+        return f"The error and the interval cover {self._covers('those')}"
+
+    def _errors(self) -> list[str]:
+        """What stands behind ±, where there is one."""
+        shown = any(estimate.standard_error for estimate in self)
+        return [f"± is one standard error: it covers {self._covers('that')}"] if shown else []
+
+    def _covers(self, those: str) -> str:
         known = [line for line in self.shown.lines if line.estimate.reason is None]
         sampled = dict.fromkeys(line.label for line in known if line.estimate.sampling)
         noise = dict.fromkeys(line.label for line in known if not line.estimate.sampling)
         if not sampled:
-            return "The error and the interval cover the noise, not sampling error."
+            return "the noise, not sampling error."
         if not noise:
-            return "The error and the interval cover the noise and sampling error."
-        return f"The error and the interval cover the noise; those of {listed(list(sampled))} also sampling error."
+            return "the noise and sampling error."
+        return f"the noise; {those} of {listed(list(sampled))} also sampling error."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PreviewResult(Readable):
     """A dry run: the charge and the expected errors. Nothing was asked of a site and nothing was spent.
 
-    Of a question in several rounds it shows the first one, and `rounds` says how the charge is split over all.
+    Of a question in several rounds it shows the first one, and `rounds` says how the charge is split over all. `cap` is
+    the ε of the study.
     """
 
     preview: Preview
     query: Query | None = None
     rounds: tuple[tuple[str, Loss], ...] = ()
+    cap: float | None = None
 
     def document(self) -> dict[str, Json]:
         """The JSON document of `wardround ask --dry-run --json`."""
@@ -253,21 +288,30 @@ class PreviewResult(Readable):
         share = ("share of the charge",) if split else ()
         return TextTable(("statistic", "note", "groups", *share, "expected error"), rows, 2 + len(share))
 
-    def _paragraphs(self) -> list[str]:
+    def explain(self) -> str:
+        """Whom the answer would protect and how, what is left and what that means for one patient."""
         preview, privacy = self.preview, self.preview.privacy
         charged = f"ε = {privacy.charged.epsilon:.4g} at δ = {privacy.charged.delta:.3g}"
         cost = (
             "This question was answered before: asking it again would cost nothing."
             if preview.replayed
-            else f"This question would cost {charged}.{too_much(preview.excess)}"
+            else f"This question would cost {charged}."
         )
+        whole = f"{protection_text(preview.unit, privacy)} {cost} {_balance(privacy)}"
+        return "\n".join(map(escaped, [whole, answer_meaning(preview.unit, privacy)]))
+
+    def _paragraphs(self) -> list[str]:
         return [
             *self._split(),
-            f"Sites to be asked: {listed(preview.sites) or 'none'}.",
-            f"{protection_text(preview.unit, privacy)} {cost} {_balance(privacy)}",
-            answer_meaning(preview.unit, privacy),
+            f"Sites to be asked: {listed(self.preview.sites) or 'none'}.",
+            *self._refusal(),
+            preview_line(self.preview, cap=self.cap),
             "A dry run: nothing was asked of a site and nothing was spent.",
         ]
+
+    def _refusal(self) -> list[str]:
+        """That the budget would refuse it as things stand, where it would."""
+        return [] if self.preview.replayed or self.preview.excess is None else [too_much(self.preview.excess).strip()]
 
     def _split(self) -> list[str]:
         if not self.rounds:
@@ -314,7 +358,3 @@ def protection_text(unit: str, privacy: PrivacyStatement) -> str:
 def _balance(privacy: PrivacyStatement) -> str:
     spent = f"ε = {privacy.spent.epsilon:.4g} at δ = {privacy.spent.delta:.3g}"
     return f"The study has spent {spent}; {next_text(privacy.remaining, delta=privacy.spent.delta)}"
-
-
-def _absent(library: str) -> ConfigurationMistaken:
-    return ConfigurationMistaken(f"{library} is not installed; install it with pip install 'wardround[analyst]'.")

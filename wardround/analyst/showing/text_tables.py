@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wardround.federation.plain_text import escaped, fitted
+from wardround.federation.plain_text import escaped, fitted, width_of
 from wardround.federation.study.study import Value
 
 MAX_LINES = 200
@@ -17,6 +17,9 @@ MAX_LISTED = 8
 # How wide a text of other people may make a column: the number beside it must stay in sight.
 _MAX_COLUMNS = 100
 _MAX_DECIMALS = 12
+_INHERITED = "color: inherit; background: transparent; border-color: currentColor"
+_LEFT = ' style="text-align: left"'
+_RIGHT = ' style="text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,41 +105,44 @@ def listed(names: Sequence[str]) -> str:
 def as_text(table: TextTable) -> str:
     """The table in columns, numbers to the right; a long table is cut and says so."""
     lines = [table.headings, *table.rows[:MAX_LINES]]
-    widths = [max(len(escaped(line[index])) for line in lines) for index in range(len(table.headings))]
+    widths = [max(width_of(line[index]) for line in lines) for index in range(len(table.headings))]
     texts = [_line(line, widths, table.numeric) for line in lines]
-    texts.insert(1, "─" * len(texts[0]) if texts[0] else "")
+    texts.insert(1, "─" * width_of(texts[0]) if texts[0] else "")
     return "\n".join([*texts, *_more(table)])
 
 
-def as_html(table: TextTable, paragraphs: Sequence[str]) -> str:
+def as_html(table: TextTable, paragraphs: Sequence[str], *, title: str = "") -> str:
     """The table and what is said about it, with everything escaped: names come from other people's files.
 
-    Each cell is isolated, so that letters of a language written from the right move nothing in the cells beside it.
+    Each cell is isolated, so that letters of a language written from the right move nothing in the cells beside it. No
+    colour is named, so it is read on dark and on light: all are the notebook's own.
     """
     first_number = len(table.headings) - table.numeric
-    parts = ["<table><thead><tr>"]
-    parts.extend(f"<th>{_isolated(heading)}</th>" for heading in table.headings)
+    sides = [_RIGHT if index >= first_number else _LEFT for index in range(len(table.headings))]
+    parts = [f'<table style="{_INHERITED}">', f"<caption{_LEFT}>{isolated(title)}</caption>" if title else ""]
+    parts.append("<thead><tr>")
+    parts.extend(f"<th{side}>{isolated(heading)}</th>" for side, heading in zip(sides, table.headings, strict=True))
     parts.append("</tr></thead><tbody>")
     for row in table.rows[:MAX_LINES]:
-        parts.append("<tr>")
-        for index, cell in enumerate(row):
-            style = ' style="text-align: right"' if index >= first_number else ""
-            parts.append(f"<td{style}>{_isolated(cell)}</td>")
-        parts.append("</tr>")
+        cells = (f"<td{side}>{isolated(cell)}</td>" for side, cell in zip(sides, row, strict=True))
+        parts.extend(("<tr>", *cells, "</tr>"))
     parts.append("</tbody></table>")
-    parts.extend(f"<p>{_isolated(paragraph)}</p>" for paragraph in (*_more(table), *paragraphs))
+    parts.extend(f"<p>{isolated(paragraph)}</p>" for paragraph in (*_more(table), *paragraphs))
     return "".join(parts)
 
 
-def _isolated(text: str) -> str:
+def isolated(text: str) -> str:
+    """A text of somebody else inside a page: escaped, and kept from turning what is around it."""
     return f"<bdi>{html.escape(escaped(text))}</bdi>"
 
 
 def _line(cells: tuple[str, ...], widths: Sequence[int], numeric: int) -> str:
     first_number = len(cells) - numeric
+    # Letters that take two places on a screen take two here.
+    blanks = [" " * (width - width_of(cell)) for cell, width in zip(cells, widths, strict=True)]
     aligned = [
-        escaped(cell).rjust(width) if index >= first_number else escaped(cell).ljust(width)
-        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        blank + escaped(cell) if index >= first_number else escaped(cell) + blank
+        for index, (cell, blank) in enumerate(zip(cells, blanks, strict=True))
     ]
     return "  ".join(aligned)
 

@@ -41,6 +41,28 @@ class Drawing(StrEnum):
     STEPS = "steps"
 
 
+class TermKind(StrEnum):
+    """What tells the numbers of one group apart."""
+
+    NAME = "name"
+    NUMBER = "number"
+    INTERVAL = "interval"
+
+
+@dataclass(frozen=True, slots=True)
+class TermLayout:
+    """How the numbers of one group are laid out where there are several: a row for each term.
+
+    `heading` stands over the terms; where it is empty, the statistic's own column does. The terms of `summary` are of
+    another kind and stand beside each other. With `crossed`, counts of its two columns against each other follow.
+    """
+
+    heading: str = ""
+    kind: TermKind = TermKind.NAME
+    summary: tuple[str, ...] = ()
+    crossed: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """A name that SQL has for a statistic; `level` is the number behind its columns where the name says it already.
@@ -132,10 +154,11 @@ class Definition:
     text: Callable[[Aggregate, str, str], str] = written
     label: Callable[[Aggregate, str, str], str] | None = None
     label_of_column: Callable[[str | None, str], str] = lambda column, name: f"{name}({column})"
-    # Whether groups can be compared by it; whether its term is a second column; how it is drawn, and which numbers of a
-    # column are drawn beside each other.
+    # Whether groups can be compared by it; whether its term is a second column; how several numbers of a group are laid
+    # out; how it is drawn, and which numbers of a column are drawn beside each other.
     one_number: bool = True
     pairs: bool = False
+    terms: TermLayout = TermLayout()
     drawing: Drawing = Drawing.ROWS
     beside: str = ""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wardround.federation.forms.definition import Definition, Function, as_counted, need_public_values
+from wardround.federation.forms.definition import Definition, Function, TermLayout, as_counted, need_public_values
 from wardround.federation.forms.parts import Frame, Part, Records, Sums
 from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Total, TotalNoise, estimate
 from wardround.federation.question.answer import NOISE_AWARE, Estimate
@@ -156,4 +156,5 @@ CHI_SQUARE = Definition(
     alone=True,
     of_each="of each cell of the table",
     one_number=False,
+    terms=TermLayout(summary=("statistic", NOISE_AWARE, "degrees_of_freedom", "p_value"), crossed=True),
 )

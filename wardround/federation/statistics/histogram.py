@@ -9,7 +9,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from wardround.federation.forms.definition import Definition, Drawing, Function, Number, as_counted, need_ordered
+from wardround.federation.forms.definition import (
+    Definition,
+    Drawing,
+    Function,
+    Number,
+    TermKind,
+    TermLayout,
+    as_counted,
+    need_ordered,
+)
 from wardround.federation.forms.grids import histogram_coding
 from wardround.federation.forms.parts import Frame, Part
 from wardround.federation.forms.totals import Estimated, Total, estimate, number_text
@@ -55,5 +64,6 @@ HISTOGRAM = Definition(
     number=Number.BINS,
     of_each="of each interval",
     one_number=False,
+    terms=TermLayout(kind=TermKind.INTERVAL),
     drawing=Drawing.BARS,
 )

@@ -11,7 +11,14 @@ import math
 from collections.abc import Iterator
 
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.forms.definition import Definition, Function, Received, as_counted, need_public_values
+from wardround.federation.forms.definition import (
+    Definition,
+    Function,
+    Received,
+    TermLayout,
+    as_counted,
+    need_public_values,
+)
 from wardround.federation.forms.parts import Frame, Part, Records, Sums
 from wardround.federation.forms.totals import CONFIDENCE, Estimated, Total, estimate
 from wardround.federation.question.answer import Estimate
@@ -133,6 +140,7 @@ MODE = Definition(
     alone=True,
     of_each="of each value's count",
     one_number=False,
+    terms=TermLayout(summary=("gap", "regret")),
     votes=True,
     from_releases=votes,
     merit=expected_regret,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers, the_first
+from wardround.federation.forms.definition import EVEN, Definition, Function, TermLayout, need_numbers, the_first
 from wardround.federation.forms.grids import Quantiser
 from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Sloped, Total, Unknown, estimate, farthest
 from wardround.federation.question.answer import Estimate, NoEstimate
@@ -21,6 +21,7 @@ from wardround.federation.statistics.spread import root_of
 
 _SINGULAR = 1e-12
 _OUTCOME = 1
+_SUMMARY = ("r_squared", "residual_sd")
 _LARGEST = 4.0
 """The largest square of a difference of two scaled values."""
 
@@ -49,7 +50,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
     terms = ("intercept", *aggregate.others)
     scale = _Scale.of(quantisers)
     order = (*range(1, len(terms)), 0)
-    names = (*(terms[place] for place in order), "r_squared", "residual_sd")
+    names = (*(terms[place] for place in order), *_SUMMARY)
     for group, numbers in total.groups:
         products = Products.of(total.part, numbers, total.noise.deviation)
         fit = fitted(products, total.noise.wide)
@@ -311,4 +312,5 @@ REGRESSION = Definition(
     assumed=f"the first slope of unrelated columns, {EVEN}, sampling included",
     stands_for=the_first,
     one_number=False,
+    terms=TermLayout("coefficient", summary=_SUMMARY),
 )

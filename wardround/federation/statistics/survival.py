@@ -21,6 +21,8 @@ from wardround.federation.forms.definition import (
     Drawing,
     Function,
     Number,
+    TermKind,
+    TermLayout,
     as_counted,
     need_number,
 )
@@ -197,5 +199,6 @@ SURVIVAL = Definition(
     assumed="the time at which half are left, nobody censored, sampling included",
     stands_for=nearest_to_half,
     one_number=False,
+    terms=TermLayout(kind=TermKind.NUMBER, summary=(_MEDIAN,)),
     drawing=Drawing.STEPS,
 )
