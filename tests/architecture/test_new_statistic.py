@@ -93,7 +93,7 @@ def test_it_is_asked_end_to_end(tree: Path, tmp_path: Path) -> None:
     assert "RATE(died)" in text
     assert error == 0.0
     assert told["mistaken"] == "'age' is of type integer; a rate needs yes and no."
-    assert told["nearest"] == "the function RATES is not supported in SELECT; the nearest that works is RATE."
+    assert told["nearest"] == "the function RATES is not supported in SELECT; did you mean RATE(age)?"
     assert told["again"] == [True, told["sql"]]
     assert "rate" in told["allowed"]
     assert "RATE(died)" in told["drawn"]

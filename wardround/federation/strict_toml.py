@@ -19,6 +19,7 @@ from wardround.federation.plain_text import LAYOUT, is_plain, text_fault
 Toml = Mapping[str, object]
 
 MAX_PORT = 65535
+_LISTED = 50
 
 
 def read_text(path: Path) -> str:
@@ -191,10 +192,14 @@ class Section:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: the nearest known one, or all of them."""
+    """The end of a sentence about an unknown name: the nearest known one, whatever its case, or all of them."""
     options = sorted(known)
-    near = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(options) or 'none'}."
+    folded = {option.casefold(): option for option in reversed(options)}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    if near:
+        return f"did you mean {folded[near[0]]!r}?"
+    listed = options[:_LISTED] + (["…"] if len(options) > _LISTED else [])
+    return f"there is {', '.join(listed) or 'none'}."
 
 
 def split_address(address: str) -> tuple[str, int]:

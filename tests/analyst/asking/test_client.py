@@ -161,7 +161,7 @@ def test_a_draft_never_changes() -> None:
         ("SELECT AVG(spb) FROM encounters", "unknown column 'spb' in table 'encounters'; did you mean 'sbp'?"),
         (
             "SELECT AVG(SBP) FROM encounters",
-            "unknown column 'SBP' in table 'encounters'; there is age, diagnosis, sbp.",
+            "unknown column 'SBP' in table 'encounters'; did you mean 'sbp'?",
         ),
         ("SELECT * FROM encounters", "SELECT * would return rows"),
         (query("encounters"), "a question asks for 1 to 32 aggregates; this one asks for 0."),

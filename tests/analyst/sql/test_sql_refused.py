@@ -78,7 +78,7 @@ OPERATORS = "use =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, AND, OR and NOT."
         ),
         (
             "SELECT DISTINCT a FROM t",
-            "SELECT DISTINCT is not supported; use COUNT(DISTINCT key) to count patients, or GROUP BY.",
+            "SELECT DISTINCT is not supported; use COUNT(DISTINCT key) to count patients, or GROUP BY column.",
         ),
         ("SELECT a, COUNT(*) FROM t GROUP BY a FETCH FIRST 5 ROWS ONLY", "FETCH is not supported; write LIMIT 10."),
         (
@@ -112,24 +112,29 @@ OPERATORS = "use =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, AND, OR and NOT."
         ("SELECT COUNT(DISTINCT a, b) FROM t", f"COUNT(DISTINCT …) takes one column; {COUNTS}"),
         ("SELECT COUNT(DISTINCT *) FROM t", f"COUNT(DISTINCT *) is not supported; {COUNTS}"),
         ("SELECT AVG(DISTINCT a) FROM t", "AVG(DISTINCT …) is not supported; use AVG(column)."),
-        ("SELECT AVG(a * 2) FROM t", "AVG takes one column of the study, not arithmetic."),
-        ("SELECT SUM(1) FROM t", "SUM takes one column of the study, not the value '1'."),
-        ("SELECT SUM(*) FROM t", "SUM takes one column of the study, not *."),
-        ("SELECT AVG(CASE WHEN a THEN 1 ELSE 0 END) FROM t", "AVG takes one column of the study, not CASE."),
+        ("SELECT AVG(a * 2) FROM t", "AVG takes one column of the study, not arithmetic; write AVG(column)."),
+        ("SELECT SUM(1) FROM t", "SUM takes one column of the study, not the value '1'; write SUM(column)."),
+        ("SELECT SUM(*) FROM t", "SUM takes one column of the study, not *; write SUM(column)."),
+        (
+            "SELECT AVG(CASE WHEN a THEN 1 ELSE 0 END) FROM t",
+            "AVG takes one column of the study, not CASE; use COUNT(*) and put the condition into WHERE.",
+        ),
         (
             "SELECT diagnosis, COUNT(*) FROM t",
             NOT_GROUPED,
         ),
         (
             "SELECT COUNT(*) FROM t GROUP BY diagnosis",
-            "GROUP BY names 'diagnosis', which the SELECT list does not; write SELECT diagnosis, ….",
+            "GROUP BY names 'diagnosis', which the SELECT list does not; write SELECT diagnosis, COUNT(*).",
         ),
         ("SELECT a, a, COUNT(*) FROM t GROUP BY a", "the SELECT list names 'a' twice; remove one."),
         (
             "SELECT a FROM t GROUP BY a",
             "the question asks for no number; add COUNT(*), SUM(column) or AVG(column).",
         ),
-        ("SELECT a, COUNT(*) FROM t GROUP BY 1", "GROUP BY takes the names of columns, not their positions."),
+        ("SELECT a, COUNT(*) FROM t GROUP BY 2", "GROUP BY 2 is COUNT(*); GROUP BY takes columns."),
+        ("SELECT a, COUNT(*) FROM t GROUP BY 3", "GROUP BY 3 names no item; the SELECT list has 2."),
+        ("SELECT a, COUNT(*) FROM t GROUP BY", "GROUP BY names no column."),
         ("SELECT COUNT(*) FROM t GROUP BY a + 1", "GROUP BY takes the names of columns, not arithmetic."),
         ("SELECT a, COUNT(*) FROM t GROUP BY ALL", "GROUP BY ALL is not supported; list the columns."),
         ("SELECT a, COUNT(*) FROM t GROUP BY ROLLUP (a)", "GROUP BY takes the names of columns, not ROLLUP."),
@@ -158,7 +163,7 @@ def test_a_question_that_cannot_be_read_gets_one_sentence(text: str, sentence: s
     [
         ("a = NULL", "a comparison with NULL selects nothing; use IS NULL or IS NOT NULL."),
         ("a IN (1, NULL)", "a comparison with NULL selects nothing; use IS NULL or IS NOT NULL."),
-        ("a IS TRUE", "IS TRUE is not supported; write a = TRUE."),
+        ("a IS TRUE", "IS TRUE is not supported; write a = TRUE or a = FALSE."),
         ("a IS 5", "IS takes NULL or NOT NULL, not the value '5'."),
         ("a LIKE 'E%'", "matching a pattern of text is not supported; list the values with IN."),
         ("a ILIKE 'E%'", "matching a pattern of text is not supported; list the values with IN."),
@@ -179,7 +184,10 @@ def test_a_question_that_cannot_be_read_gets_one_sentence(text: str, sentence: s
         ),
         ("d < CURRENT_DATE", "today's date is not known to a question; write it out, as DATE '2026-01-31'."),
         ("CASE WHEN a THEN b END = 1", f"CASE is not supported in WHERE; {OPERATORS}"),
-        ("COUNT(*) > 5", "an aggregate cannot stand in a condition on rows; compare a column with a value."),
+        (
+            "COUNT(*) > 5",
+            "an aggregate cannot stand in a condition on rows; put it into HAVING, or compare a column with a value.",
+        ),
         ("EXISTS (SELECT 1)", "a subquery in WHERE is not supported; list the values with IN."),
         ("a = (SELECT 1)", "a subquery in WHERE is not supported; list the values with IN."),
         (

@@ -11,14 +11,18 @@ import math
 
 from wardround.analyst.showing.presentation import BoundQuestion
 from wardround.federation.errors import QueryMistaken
+from wardround.federation.plan.decided import require_undecided
 from wardround.federation.question.cohort import MAX_VALUES, And, Comparison, Expression, Operator, Or, Within
 from wardround.federation.question.query import GroupBy, Grouping
+from wardround.federation.question.typed_cohort import typed_cohort
 from wardround.federation.study.study import Column, ColumnType, Study
 
 
 def settled(asked: BoundQuestion, study: Study) -> BoundQuestion:
-    """The same question in the study's terms; `QueryMistaken` when its labels cannot be kept."""
+    """The same question in the study's terms; `QueryMistaken` when its labels cannot be kept or bounds decide it."""
     table = study.table(asked.query.table)
+    if asked.query.cohort is not None:
+        require_undecided(typed_cohort(asked.query.cohort, table), table)
     labels = dict(asked.view.labels)
     groups: list[Grouping] = []
     for grouping in asked.query.group_by:

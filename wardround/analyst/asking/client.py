@@ -189,7 +189,7 @@ class Client:
             raise QueryMistaken(f"ε must be a finite number above 0, not {epsilon!r}.")
         if delta is not None and not (_is_number(delta) and 0 <= delta < 1):
             raise QueryMistaken(f"δ must be a number from 0 to below 1, not {delta!r}.")
-        asked = settled(_asked(question), self.study)
+        asked = settled(_asked(question, self.study), self.study)
         course = course_of(asked, self.study, by_search=search)
         if (fault := fault_in(asked)) is not None:
             raise QueryMistaken(f"a text in the question {fault}.")
@@ -213,7 +213,7 @@ def connect(profile: str | os.PathLike[str]) -> Client:
     return Client(GrpcAnalystLink(open_profile(Path(profile), now=datetime.datetime.now(datetime.UTC))))
 
 
-def _asked(question: Question) -> BoundQuestion:
+def _asked(question: Question, study: Study) -> BoundQuestion:
     match question:
         case Query():
             return BoundQuestion(question)
@@ -226,7 +226,7 @@ def _asked(question: Question) -> BoundQuestion:
                 raise ConfigurationMistaken(
                     "sqlglot is not installed; install it with pip install 'wardround[analyst]'."
                 ) from None
-            return read(question)
+            return read(question, study)
 
 
 def _is_number(value: object) -> bool:

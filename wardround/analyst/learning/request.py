@@ -18,6 +18,7 @@ from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.models import definition_of
 from wardround.federation.models.training import MAX_HIDDEN, MAX_ROUNDS, RATE_UNIT, Model, ModelKind
 from wardround.federation.plain_text import fault_in
+from wardround.federation.plan.decided import require_undecided
 from wardround.federation.question.cohort import Expression
 from wardround.federation.question.typed_cohort import typed_cohort
 from wardround.federation.strict_toml import Section, check_plain, nearest, parse, read_text
@@ -207,6 +208,8 @@ def model_of(request: TrainingRequest, study: Study) -> Model:
     """The model in the study's words; `QueryMistaken` with the nearest name that exists."""
     table = study.table(request.table)
     cohort = None if not request.cohort else typed_cohort(_condition(request.cohort), table)
+    if cohort is not None:
+        require_undecided(cohort, table)
     hidden = request.hidden
     if definition_of(request.kind).layer is not None and hidden == 0:
         hidden = DEFAULT_HIDDEN

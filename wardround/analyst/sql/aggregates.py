@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from wardround.analyst.sql.terms import INSTEAD, OWN, QuestionTable, column_name, describe, shown, unwrapped
+from wardround.analyst.sql.terms import FORMS, INSTEAD, OWN, QuestionTable, column_name, describe, shown, unwrapped
 from wardround.analyst.sql.where import number
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.definition import Definition, Function, Number
@@ -19,8 +19,9 @@ from wardround.federation.question.query import Aggregate, Clip
 from wardround.federation.statistics import ALL
 from wardround.federation.statistics.count import EVENTS, counting
 
-_COUNTS = "use COUNT(*) to count events or COUNT(DISTINCT key) to count patients."
-_WORKS = "use COUNT(*), COUNT(DISTINCT key), SUM(column), AVG(column), STDDEV(column) or MEDIAN(column)."
+_COUNTS = "use COUNT(*) to count events or COUNT(DISTINCT {key}) to count patients."
+_WORKS = "use COUNT(*), COUNT(DISTINCT {key}), SUM({number}), AVG({number}), STDDEV({number}) or MEDIAN({number})."
+_ROWS = "SELECT * would return rows, and rows never leave a hospital; use COUNT(*), SUM({number}) or AVG({number})."
 _CLOSE = 0.75
 _FUNCTIONS = {function.name: (definition, function) for definition in ALL for function in definition.functions}
 _QUANTILE = _FUNCTIONS["PERCENTILE_CONT"][1].form
@@ -40,9 +41,7 @@ def aggregate(item: exp.Expr, source: QuestionTable) -> Aggregate:
         case exp.Anonymous():
             return _named(item.name.upper(), item.expressions, source)
         case exp.Star() | exp.Column(this=exp.Star()):
-            raise QueryMistaken(
-                "SELECT * would return rows, and rows never leave a hospital; use COUNT(*), SUM(column) or AVG(column)."
-            )
+            raise QueryMistaken(source.say(_ROWS))
         case exp.Window():
             raise QueryMistaken("window functions (OVER) are not supported; use an aggregate with GROUP BY.")
         case exp.Filter():
@@ -50,50 +49,57 @@ def aggregate(item: exp.Expr, source: QuestionTable) -> Aggregate:
         case exp.Subquery():
             raise QueryMistaken("a subquery in SELECT is not supported; ask it as a question of its own.")
         case exp.Func() if (instead := INSTEAD.get(item.sql_name())) is not None:
-            raise QueryMistaken(f"{shown(item.sql_name())} is not supported{instead}")
+            raise QueryMistaken(f"{shown(item.sql_name())} is not supported{source.say(instead, item)}")
         case _:
-            raise QueryMistaken(f"{describe(item)} is not supported in SELECT; {_WORKS}")
+            raise QueryMistaken(f"{describe(item)} is not supported in SELECT; {source.say(_WORKS, item)}")
 
 
 def _named(name: str, operands: Sequence[exp.Expr], source: QuestionTable) -> Aggregate:
     match name:
         case "MIN" | "MAX":
             word, level = ("smallest", 0.01) if name == "MIN" else ("largest", 0.99)
-            raise QueryMistaken(f"the {word} value {OWN}; use PERCENTILE_CONT({level}) WITHIN GROUP (ORDER BY column).")
+            instead = source.say(f"PERCENTILE_CONT({level}) WITHIN GROUP (ORDER BY {{number}})", *operands)
+            raise QueryMistaken(f"the {word} value {OWN}; use {instead}.")
         case "PERCENTILE_CONT":
-            raise QueryMistaken(f"PERCENTILE_CONT is written with its column behind it: {_QUANTILE}.")
+            raise QueryMistaken(
+                f"PERCENTILE_CONT is written with its column behind it: {source.say(_QUANTILE, *operands)}."
+            )
         case _ if name in _FUNCTIONS:
             definition, function = _FUNCTIONS[name]
             if definition.number is Number.NONE or function.level is not None:
                 return _of_columns(definition, function, operands, source)
             return _with_number(definition, function, operands, source)
         case _ if name in INSTEAD:
-            raise QueryMistaken(f"{name} is not supported{INSTEAD[name]}")
+            raise QueryMistaken(f"{name} is not supported{source.say(INSTEAD[name], *operands)}")
         case _:
-            guess = difflib.get_close_matches(name, _FUNCTIONS, n=1, cutoff=_CLOSE)
-            works = f"the nearest that works is {guess[0]}." if guess else _WORKS
-            raise QueryMistaken(f"the function {shown(name)} is not supported in SELECT; {works}")
+            guess = difflib.get_close_matches(name, FORMS, n=1, cutoff=_CLOSE)
+            works = f"did you mean {FORMS[guess[0]]}?" if guess else _WORKS
+            raise QueryMistaken(
+                f"the function {shown(name)} is not supported in SELECT; {source.say(works, *operands)}"
+            )
 
 
 def _count(count: exp.Count, source: QuestionTable) -> Aggregate:
     if count.expressions:
-        raise QueryMistaken(f"COUNT of several columns is not supported; {_COUNTS}")
+        raise QueryMistaken(f"COUNT of several columns is not supported; {source.say(_COUNTS)}")
     match count.this:
         case exp.Star() as star if not any(star.args.values()):
             return EVENTS
         case exp.Distinct(expressions=[only]) as distinct if not distinct.args.get("on"):
             match unwrapped(only):
                 case exp.Column(this=exp.Identifier()) as column:
-                    return counting(column_name(column, source))
+                    return counting(column_name(column, source, key=True))
                 case other:
-                    raise QueryMistaken(f"COUNT(DISTINCT {describe(other)}) is not supported; {_COUNTS}")
+                    raise QueryMistaken(f"COUNT(DISTINCT {describe(other)}) is not supported; {source.say(_COUNTS)}")
         case exp.Distinct():
-            raise QueryMistaken(f"COUNT(DISTINCT …) takes one column; {_COUNTS}")
+            raise QueryMistaken(f"COUNT(DISTINCT …) takes one column; {source.say(_COUNTS)}")
         case exp.Column() as column:
-            name = shown(column.name)
+            name = column_name(column, source, key=True)
+            if (table := source.known) is not None and name == table.unit_key:
+                raise QueryMistaken(f"COUNT({name}) is not supported; {source.say(_COUNTS)}")
             raise QueryMistaken(f"COUNT({name}) is not supported; use COUNT(*) with WHERE {name} IS NOT NULL.")
         case _:
-            raise QueryMistaken(f"this form of COUNT is not supported; {_COUNTS}")
+            raise QueryMistaken(f"this form of COUNT is not supported; {source.say(_COUNTS)}")
 
 
 def _of_columns(
@@ -102,7 +108,10 @@ def _of_columns(
     least, most = definition.columns
     if not least <= len(operands) <= most:
         wanted = {(1, 1): "one column", (2, 2): "two columns"}.get((least, most), f"{least} to {most} columns")
-        raise QueryMistaken(f"{function.name} takes {wanted} of the study, and here are {len(operands)}.")
+        example = source.say(FORMS[function.name], *operands)
+        raise QueryMistaken(
+            f"{function.name} takes {wanted} of the study, and here are {len(operands)}; write {example}."
+        )
     return _aggregate(function.name, definition, operands, source, level=function.level)
 
 
@@ -110,7 +119,8 @@ def _with_number(
     definition: Definition, function: Function, operands: Sequence[exp.Expr], source: QuestionTable
 ) -> Aggregate:
     name, columns = function.name, definition.columns[0]
-    mistaken = f"{name} is written as {function.form}."
+    form = source.say(FORMS[name], *operands)
+    mistaken = f"{name} is written as {form}."
     if len(operands) == columns and definition.number is Number.BINS_IF_ANY:
         return _aggregate(name, definition, operands, source)
     if len(operands) != columns + 1:
@@ -119,28 +129,29 @@ def _with_number(
     if definition.number is Number.LEVEL:
         return _aggregate(name, definition, operands[:columns], source, level=float(given))
     if isinstance(given, float):
-        raise QueryMistaken(f"{name} takes a whole number of intervals; it is written as {function.form}.")
+        raise QueryMistaken(f"{name} takes a whole number of intervals; it is written as {form}.")
     return _aggregate(name, definition, operands[:columns], source, bins=given)
 
 
 def _within_group(item: exp.WithinGroup, source: QuestionTable) -> Aggregate:
+    form = source.say(_QUANTILE, item)
     match item.this, item.args.get("expression"):
         case exp.Anonymous(expressions=levels) as call, exp.Order(expressions=[exp.Ordered() as ordered]):
             name = call.name.upper()
         case _:
-            raise QueryMistaken(f"this form of WITHIN GROUP is not supported; use {_QUANTILE}.")
+            raise QueryMistaken(f"this form of WITHIN GROUP is not supported; use {form}.")
     match name:
         case "PERCENTILE_CONT" if len(levels) == 1:
             if ordered.args.get("desc"):
-                raise QueryMistaken(f"a quantile is counted from below; leave DESC out of {_QUANTILE}.")
-            level = _plain_number(levels[0], f"the level of a quantile is a number; use {_QUANTILE}.")
+                raise QueryMistaken(f"a quantile is counted from below; leave DESC out, as in {form}.")
+            level = _plain_number(levels[0], f"the level of a quantile is a number; use {form}.")
             return _aggregate(name, _FUNCTIONS[name][0], [ordered.this], source, level=float(level))
         case "MODE":
-            raise QueryMistaken("MODE is written as MODE(column).")
+            raise QueryMistaken(f"MODE is written as {source.say(FORMS[name], item)}.")
         case _ if name in INSTEAD:
-            raise QueryMistaken(f"{name} is not supported{INSTEAD[name]}")
+            raise QueryMistaken(f"{name} is not supported{source.say(INSTEAD[name], item)}")
         case _:
-            raise QueryMistaken(f"this form of WITHIN GROUP is not supported; use {_QUANTILE}.")
+            raise QueryMistaken(f"this form of WITHIN GROUP is not supported; use {form}.")
 
 
 def _aggregate(
@@ -166,17 +177,24 @@ def _operand(name: str, operand: exp.Expr, source: QuestionTable) -> tuple[str, 
         case exp.Anonymous() as call if call.name.upper() in ("CLAMP", "LEAST", "GREATEST"):
             return _clamped(call, source)
         case exp.Distinct():
-            raise QueryMistaken(f"{name}(DISTINCT …) is not supported; use {name}(column).")
+            raise QueryMistaken(f"{name}(DISTINCT …) is not supported; use {source.say(FORMS[name], operand)}.")
         case exp.IgnoreNulls() | exp.RespectNulls():
-            raise QueryMistaken(f"absent values are always left out; use {name}(column).")
+            raise QueryMistaken(f"absent values are always left out; use {source.say(FORMS[name], operand)}.")
         case other:
             columns = "columns" if _FUNCTIONS[name][0].columns[1] > 1 else "one column"
-            raise QueryMistaken(f"{name} takes {columns} of the study, not {describe(other)}.")
+            if isinstance(other, exp.Case | exp.If):
+                raise QueryMistaken(
+                    f"{name} takes {columns} of the study, not CASE; use COUNT(*) and put the condition into WHERE."
+                )
+            near = exp.column(other.name) if isinstance(other, exp.Literal) else other
+            raise QueryMistaken(
+                f"{name} takes {columns} of the study, not {describe(other)}; write {source.say(FORMS[name], near)}."
+            )
 
 
 def _clamped(call: exp.Anonymous, source: QuestionTable) -> tuple[str, Clip]:
     """CLAMP(x, lower, upper) or LEAST(GREATEST(x, lower), upper), either way round."""
-    form = "narrower bounds are written as CLAMP(column, 90, 180)."
+    form = source.say("narrower bounds are written as CLAMP({number}, {low}, {high}).", call)
     operands = [unwrapped(each) for each in call.expressions]
     match call.name.upper(), operands:
         case "CLAMP", [exp.Column(this=exp.Identifier()) as column, lower, upper]:

@@ -6,6 +6,7 @@ another question with a charge of its own.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,6 +43,8 @@ class Listed:
         inner = unwrapped(tree)
         if isinstance(inner, exp.Column) and not inner.table and inner.name in self.aliases:
             return self.aliases[inner.name]
+        if isinstance(inner, exp.Column) and self.source.known and inner.name not in self.source.column_names:
+            raise self._not_listed(repr(shown(inner.name)), clause)
         read = group(inner, self.source)
         if read is not None and read not in self.groups and read.grouping == Grouping(read.grouping.column):
             # The months or intervals of a column are ordered as the column is.
@@ -51,8 +54,21 @@ class Listed:
         found: Aggregate | ReadGroup = read if read is not None else aggregate(inner, self.source)
         if found not in self.positions:
             what = label_text(found) if isinstance(found, Aggregate) else repr(found.grouping.column)
-            raise QueryMistaken(f"{clause} names {what}, which the SELECT list does not; add it there.")
+            raise self._not_listed(what, clause)
         return found
+
+    def _not_listed(self, what: str, clause: str) -> QueryMistaken:
+        """What to say of a name that the SELECT list has not: the nearest that it has, or all of them."""
+        sentence = f"{clause} names {what}, which the SELECT list does not"
+        if self.source.known is None:
+            return QueryMistaken(f"{sentence}; add it there.")
+        named = [alias for alias, item in self.aliases.items() if clause != "HAVING" or isinstance(item, Aggregate)]
+        named += [label_text(each) for each in self.aggregates if find(each.statistic).one_number]
+        folded = {name.casefold(): name for name in named}
+        near = difflib.get_close_matches(what.strip("'").casefold(), folded, n=1)
+        if near:
+            return QueryMistaken(f"{sentence}; did you mean {folded[near[0]]}?")
+        return QueryMistaken(f"{sentence}; add it there, or use {' or '.join(named) or 'another clause'}.")
 
     def place(self, found: Aggregate, *, clause: str) -> int:
         """The place of an aggregate that has one number for each group."""
@@ -79,7 +95,7 @@ def ordered_by(tree: exp.Expr, listed: Listed) -> int | str:
     inner = unwrapped(tree)
     match inner:
         case exp.Literal(is_string=False):
-            found = _position(inner, listed.positions)
+            found = position(inner, listed.positions, clause="ORDER BY")
         case exp.Literal() | exp.Neg() | exp.Null() | exp.Boolean():
             raise QueryMistaken(f"{_ORDER}, not {describe(inner)}.")
         case _:
@@ -158,8 +174,9 @@ def _ordering(item: exp.Expr, listed: Listed) -> Ordering:
     return Ordering(ordered_by(item.this, listed), bool(item.args.get("desc")))
 
 
-def _position(literal: exp.Literal, positions: Sequence[Aggregate | ReadGroup]) -> Aggregate | ReadGroup:
+def position(literal: exp.Literal, positions: Sequence[Aggregate | ReadGroup], *, clause: str) -> Aggregate | ReadGroup:
+    """The item of the SELECT list at a place, counted from 1."""
     place = number(literal)
     if not isinstance(place, int) or not 1 <= place <= len(positions):
-        raise QueryMistaken(f"ORDER BY {shown(literal.name)} names no item; the SELECT list has {len(positions)}.")
+        raise QueryMistaken(f"{clause} {shown(literal.name)} names no item; the SELECT list has {len(positions)}.")
     return positions[place - 1]

@@ -24,10 +24,10 @@ from wardround.federation.study.study import Value
 
 _CASE = (
     "CASE makes intervals of one column with <, <=, >, >=, BETWEEN and AND, "
-    "as in CASE WHEN age < 40 THEN 'young' ELSE 'old' END."
+    "as in CASE WHEN {aged} < {years} THEN 'young' ELSE 'old' END."
 )
-_BUCKETS = "WIDTH_BUCKET is written as WIDTH_BUCKET(column, 0, 100, 10)."
-_MONTHS = "use DATE_TRUNC('month', column), a series by month."
+_BUCKETS = "WIDTH_BUCKET is written as WIDTH_BUCKET({number}, {least}, {most}, 10)."
+_MONTHS = "use DATE_TRUNC('month', {date}), a series by month."
 _BUCKET_OPERANDS = 4
 _DATE_PARTS = (
     "DATE_PART",
@@ -65,13 +65,16 @@ def group(item: exp.Expr, source: QuestionTable) -> ReadGroup | None:
         case exp.Anonymous() if item.name.upper() == "WIDTH_BUCKET":
             return ReadGroup(_buckets(item.expressions, source))
         case exp.If():
-            raise QueryMistaken(f"IF is not supported; {_CASE}")
+            raise QueryMistaken(f"IF is not supported; {source.say(_CASE, item)}")
         case exp.Round():
-            raise QueryMistaken("ROUND is not supported; answers are shown with the digits that their error supports.")
+            raise QueryMistaken(
+                "ROUND is not supported; leave it out: answers are shown with the digits that their error supports."
+            )
         case exp.Floor() | exp.Ceil():
-            raise QueryMistaken(f"{item.sql_name()} is not supported; use WIDTH_BUCKET(column, 0, 100, 10) or CASE.")
+            buckets = source.say("use WIDTH_BUCKET({number}, {least}, {most}, 10) or CASE.", item)
+            raise QueryMistaken(f"{item.sql_name()} is not supported; {buckets}")
         case exp.Func() if _function(item) in _DATE_PARTS:
-            raise QueryMistaken(f"{_function(item)} is not supported; {_MONTHS}")
+            raise QueryMistaken(f"{_function(item)} is not supported; {source.say(_MONTHS, item)}")
         case _:
             return None
 
@@ -83,26 +86,29 @@ def _function(item: exp.Func) -> str:
 def _months(item: exp.DateTrunc, source: QuestionTable) -> Grouping:
     unit = item.args.get("unit")
     if not isinstance(unit, exp.Expr) or unit.name.upper() != "MONTH" or item.args.get("zone"):
-        raise QueryMistaken(f"this form of DATE_TRUNC is not supported; {_MONTHS}")
+        raise QueryMistaken(f"this form of DATE_TRUNC is not supported; {source.say(_MONTHS, item)}")
     match unwrapped(item.this):
         case exp.Column(this=exp.Identifier()) as column:
             return Grouping(column_name(column, source), GroupBy.MONTH)
         case other:
-            raise QueryMistaken(f"DATE_TRUNC takes a date column of the study, not {describe(other)}.")
+            raise QueryMistaken(
+                f"DATE_TRUNC takes a date column of the study, not {describe(other)}; {source.say(_MONTHS, item)}"
+            )
 
 
 def _buckets(operands: Sequence[exp.Expr], source: QuestionTable) -> Grouping:
     if len(operands) != _BUCKET_OPERANDS:
-        raise QueryMistaken(_BUCKETS)
+        raise QueryMistaken(source.say(_BUCKETS, *operands))
     column, *numbers = (unwrapped(operand) for operand in operands)
     if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier):
-        raise QueryMistaken(_BUCKETS)
+        raise QueryMistaken(source.say(_BUCKETS, *operands))
     if any(not isinstance(each, exp.Literal | exp.Neg) or each.is_string for each in numbers):
-        raise QueryMistaken(_BUCKETS)
+        raise QueryMistaken(source.say(_BUCKETS, *operands))
     low, high, count = (number(each) for each in numbers)
     if not low < high or isinstance(count, float) or not 1 <= count < MAX_EDGES:
         raise QueryMistaken(
-            f"WIDTH_BUCKET needs a smaller number, a larger one and 1 to {MAX_EDGES - 1} intervals between them."
+            f"WIDTH_BUCKET needs a smaller number, a larger one and 1 to {MAX_EDGES - 1} intervals between them, as in "
+            + source.say("WIDTH_BUCKET({number}, {least}, {most}, 10).", *operands)
         )
     # In fractions, so that equal intervals have equal edges however they were written.
     first, width = Fraction(repr(low)), (Fraction(repr(high)) - Fraction(repr(low))) / count
@@ -111,17 +117,18 @@ def _buckets(operands: Sequence[exp.Expr], source: QuestionTable) -> Grouping:
 
 
 def _case(item: exp.Case, source: QuestionTable) -> ReadGroup:
+    form = source.say(_CASE, item)
     if item.this is not None:
-        raise QueryMistaken(f"CASE column WHEN value is not supported; {_CASE}")
+        raise QueryMistaken(f"CASE column WHEN value is not supported; {form}")
     default = item.args.get("default")
     otherwise = None if default is None else _label(default)
     column = ""
     pieces: list[_Piece] = []
     for branch in item.args["ifs"]:
         condition = cohort(branch.this, source)
-        name, low, high = _interval(condition)
+        name, low, high = _interval(condition, form)
         if column not in ("", name):
-            raise QueryMistaken(f"this CASE compares both {column!r} and {name!r}; {_CASE}")
+            raise QueryMistaken(f"this CASE compares both {column!r} and {name!r}; {form}")
         column = name
         pieces.append(_Piece(low, high, _label(branch.args["true"])))
     edges, labels = _cut(pieces, otherwise)
@@ -162,7 +169,7 @@ def _cut(pieces: Sequence[_Piece], otherwise: str | None) -> tuple[tuple[float, 
     return tuple(edges[1:]), tuple(labels)
 
 
-def _interval(condition: Expression) -> tuple[str, float, float]:
+def _interval(condition: Expression, form: str) -> tuple[str, float, float]:
     """The column of a condition, and the half-open interval in which it holds."""
     match condition:
         case Comparison(name, Operator.LESS, value):
@@ -176,12 +183,12 @@ def _interval(condition: Expression) -> tuple[str, float, float]:
         case Between(name, lower, upper):
             return name, _edge(lower), _above(upper)
         case And(terms):
-            found = [_interval(term) for term in terms]
+            found = [_interval(term, form) for term in terms]
             if len({name for name, _, _ in found}) == 1:
                 return found[0][0], max(low for _, low, _ in found), min(high for _, _, high in found)
         case _:
             pass
-    raise QueryMistaken(_CASE)
+    raise QueryMistaken(form)
 
 
 def _edge(value: Value) -> float:

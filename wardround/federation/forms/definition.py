@@ -18,7 +18,7 @@ from wardround.federation.forms.release import Release
 from wardround.federation.forms.totals import NoiseSetting, Total
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.query import Aggregate, Grouping, Statistic
-from wardround.federation.study.study import Column, ColumnType, Table
+from wardround.federation.study.study import ColumnType, Table
 from wardround.privacy.budget.facts import AnyFact
 
 EVEN = "values spread evenly over their bounds"
@@ -67,7 +67,8 @@ class TermLayout:
 class Function:
     """A name that SQL has for a statistic; `level` is the number behind its columns where the name says it already.
 
-    `form` is how it is written, where that is more than columns between brackets.
+    `form` is how it is written, where that is more than one number between brackets: with places for names of a study
+    such as `{number}`, `{grouped}` or `{time}`, which the SQL reader fills.
     """
 
     name: str
@@ -176,12 +177,16 @@ ORDERED = (ColumnType.INTEGER, ColumnType.NUMBER)
 
 
 def need_number(
-    aggregate: Aggregate, column: Column, types: tuple[ColumnType, ...], *, what: str | None = None
+    aggregate: Aggregate, name: str, table: Table, types: tuple[ColumnType, ...], *, what: str | None = None
 ) -> None:
     """Refuse a column that is no number with public bounds."""
-    word = aggregate.statistic.value
+    word, column = aggregate.statistic.value, table.column(name)
     if column.type not in types:
-        raise QueryMistaken(f"{column.name!r} is of type {column.type.value}; {what or f'a {word}'} needs numbers.")
+        fitting = [each.name for each in table.columns if each.type in types and each.numeric_bounds is not None]
+        known = f", such as {fitting[0]}" if fitting else ""
+        raise QueryMistaken(
+            f"{column.name!r} is of type {column.type.value}; {what or f'a {word}'} needs numbers{known}."
+        )
     if column.numeric_bounds is None:
         raise QueryMistaken(
             f"the study declares no bounds for {column.name!r}, so a {word} of it cannot be "
@@ -192,12 +197,12 @@ def need_number(
 def need_numbers(aggregate: Aggregate, table: Table) -> None:
     """Every column is a number, or yes and no, with public bounds."""
     for name in aggregate.columns:
-        need_number(aggregate, table.column(name), NUMERIC)
+        need_number(aggregate, name, table, NUMERIC)
 
 
 def need_ordered(aggregate: Aggregate, table: Table) -> None:
     """One column of numbers with public bounds."""
-    need_number(aggregate, table.column(aggregate.column or ""), ORDERED)
+    need_number(aggregate, aggregate.column or "", table, ORDERED)
 
 
 def need_public_values(aggregate: Aggregate, table: Table) -> None:
@@ -208,7 +213,11 @@ def need_public_values(aggregate: Aggregate, table: Table) -> None:
                 f"the values of {name!r} are not public; ask COUNT(DISTINCT {table.unit_key}) with GROUP BY {name}."
             )
         if not table.column(name).domain:
-            raise no_keys(Grouping(name), table)
+            raise QueryMistaken(f"{name!r} has no public list of values; {_with_values(table)}.")
+
+
+def _with_values(table: Table) -> str:
+    return f"columns that have one: {', '.join(each.name for each in table.columns if each.domain) or 'none'}"
 
 
 def no_keys(grouping: Grouping, table: Table) -> QueryMistaken:
@@ -217,8 +226,9 @@ def no_keys(grouping: Grouping, table: Table) -> QueryMistaken:
         return QueryMistaken(
             f"the values of {grouping.column!r} are not public; list keys for it, or let them be selected first."
         )
-    known = [column.name for column in table.columns if column.domain]
-    return QueryMistaken(
-        f"{grouping.column!r} has no public list of values to group by; "
-        f"columns that have one: {', '.join(known) or 'none'}."
-    )
+    column = table.column(grouping.column)
+    way = _with_values(table)
+    if column.lower is not None and column.upper is not None:
+        intervals = f"WIDTH_BUCKET({column.name}, {float(column.lower):.12g}, {float(column.upper):.12g}, 10)"
+        way = f"use DATE_TRUNC('month', {column.name})" if column.type is ColumnType.DATE else f"use {intervals}"
+    return QueryMistaken(f"{grouping.column!r} has no public list of values to group by; {way}.")

@@ -21,7 +21,7 @@ def query_text(query: Query) -> str:
     columns = [*groups, *(aggregate_text(aggregate) for aggregate in query.aggregates)]
     text = f"SELECT {', '.join(columns)} FROM {query.table}"  # noqa: S608 -- read by people, never by a database
     if query.cohort is not None:
-        text += f" WHERE {_term(query.cohort)}"
+        text += f" WHERE {condition_text(query.cohort)}"
     if query.group_by:
         text += f" GROUP BY {', '.join(groups)}"
     return text
@@ -41,7 +41,7 @@ def step_text(step: Step, *, epsilon: float) -> str:
     hidden = f" with {model.hidden} hidden units" if model.hidden else ""
     text = f"TRAIN {model.kind.value}{hidden} {model.target} <- {', '.join(model.features)} FROM {model.table}"
     if model.cohort is not None:
-        text += f" WHERE {_term(model.cohort)}"
+        text += f" WHERE {condition_text(model.cohort)}"
     rounds = "its only round" if training.rounds == 1 else f"round {step.place + 1} of {training.rounds}"
     text += f"  [{rounds}, {_sums_text(training.stages[step.stage])}; the whole training costs ε = {epsilon:.3g}"
     if training.held_out:
@@ -96,11 +96,11 @@ def _column_text(column: Column) -> str:
         text += ", any text: its values are shown only when enough patients have them"
     if column.values:
         more = len(column.values) - _SHOWN_VALUES
-        text += f", one of {', '.join(_literal(value) for value in column.values[:_SHOWN_VALUES])}" + (
+        text += f", one of {', '.join(literal_text(value) for value in column.values[:_SHOWN_VALUES])}" + (
             f" and {more} more" if more > 0 else ""
         )
     if column.default is not None:
-        text += f"; absent counts as {_literal(column.default)}"
+        text += f"; absent counts as {literal_text(column.default)}"
     return text
 
 
@@ -134,10 +134,10 @@ def grouping_text(grouping: Grouping) -> str:
             return f"DATE_TRUNC('month', {grouping.column})"
         case GroupBy.BINS:
             cases = [
-                f"WHEN {grouping.column} < {_literal(edge)} THEN {_literal(name)}"
+                f"WHEN {grouping.column} < {literal_text(edge)} THEN {literal_text(name)}"
                 for edge, name in zip(grouping.edges, interval_names(grouping.edges), strict=False)
             ]
-            return f"CASE {' '.join(cases)} ELSE {_literal(interval_names(grouping.edges)[-1])} END"
+            return f"CASE {' '.join(cases)} ELSE {literal_text(interval_names(grouping.edges)[-1])} END"
 
 
 def _operand(name: str, clips: tuple[Clip, ...]) -> str:
@@ -147,25 +147,27 @@ def _operand(name: str, clips: tuple[Clip, ...]) -> str:
     return name
 
 
-def _term(term: Expression) -> str:
+def condition_text(term: Expression) -> str:
+    """A condition in SQL's words."""
     match term:
         case Comparison(column, operator, value):
-            return f"{column} {operator.value} {_literal(value)}"
+            return f"{column} {operator.value} {literal_text(value)}"
         case Within(column, values):
-            return f"{column} IN ({', '.join(_literal(value) for value in values)})"
+            return f"{column} IN ({', '.join(literal_text(value) for value in values)})"
         case Between(column, lower, upper):
-            return f"{column} BETWEEN {_literal(lower)} AND {_literal(upper)}"
+            return f"{column} BETWEEN {literal_text(lower)} AND {literal_text(upper)}"
         case IsNull(column):
             return f"{column} IS NULL"
         case Not(inner):
-            return f"NOT ({_term(inner)})"
+            return f"NOT ({condition_text(inner)})"
         case And(terms):
-            return " AND ".join(f"({_term(inner)})" for inner in terms)
+            return " AND ".join(f"({condition_text(inner)})" for inner in terms)
         case Or(terms):
-            return " OR ".join(f"({_term(inner)})" for inner in terms)
+            return " OR ".join(f"({condition_text(inner)})" for inner in terms)
 
 
-def _literal(value: Value) -> str:
+def literal_text(value: Value) -> str:
+    """A value in SQL's words."""
     match value:
         case bool():
             return "TRUE" if value else "FALSE"

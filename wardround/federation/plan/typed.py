@@ -72,7 +72,7 @@ def _typed_bins(aggregate: Aggregate, number: Number) -> int | None:
         return None
     bins = aggregate.bins
     if bins is None or isinstance(bins, bool) or not 1 <= bins <= MAX_BINS:
-        raise QueryMistaken(f"a {aggregate.statistic.value} takes 1 to {MAX_BINS} intervals.")
+        raise QueryMistaken(f"a {aggregate.statistic.value} takes 1 to {MAX_BINS} intervals, such as 20.")
     return bins
 
 
@@ -88,7 +88,9 @@ def _typed_clips(aggregate: Aggregate, table: Table) -> tuple[Clip, ...]:
         if column.type not in ORDERED or bounds is None:
             raise QueryMistaken(f"{clip.column!r} has no bounds in the study that could be narrowed.")
         if not (math.isfinite(clip.lower) and math.isfinite(clip.upper) and clip.lower < clip.upper):
-            raise QueryMistaken(f"the narrower bounds of {clip.column!r} must be two finite numbers in rising order.")
+            raise QueryMistaken(
+                f"the narrower bounds of {clip.column!r} must be two finite numbers, the smaller one first."
+            )
         lower, upper = exact_number(clip.lower), exact_number(clip.upper)
         if lower < bounds[0] or upper > bounds[1]:
             raise QueryMistaken(
@@ -116,7 +118,11 @@ def _typed_group(grouping: Grouping, table: Table) -> Grouping:
             return Grouping(grouping.column, keys=tuple(sorted(set(keys))))
         case GroupBy.MONTH:
             if column.type is not ColumnType.DATE:
-                raise QueryMistaken(f"{column.name!r} is a {column.type.value} column; months need a date column.")
+                dates = [each.name for each in table.columns if each.type is ColumnType.DATE]
+                known = f", such as {dates[0]}" if dates else ""
+                raise QueryMistaken(
+                    f"{column.name!r} is of type {column.type.value}; months need a date column{known}."
+                )
             if not 1 <= month_range(column)[1] <= MAX_MONTHS:
                 raise QueryMistaken(
                     f"a series by month needs the first and last day of {column.name!r}, at most {MAX_MONTHS} months "
@@ -129,7 +135,7 @@ def _typed_group(grouping: Grouping, table: Table) -> Grouping:
 
 def _typed_edges(grouping: Grouping, column: Column) -> tuple[float, ...]:
     if column.type not in ORDERED:
-        raise QueryMistaken(f"{column.name!r} is a {column.type.value} column; intervals need numbers.")
+        raise QueryMistaken(f"{column.name!r} is of type {column.type.value}; intervals need numbers.")
     edges = tuple(float(edge) for edge in grouping.edges)
     rising = all(math.isfinite(edge) for edge in edges) and list(edges) == sorted(set(edges))
     if not rising or not 1 <= len(edges) <= MAX_EDGES:

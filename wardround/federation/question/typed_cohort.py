@@ -10,6 +10,7 @@ import math
 
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.limits import MAX_TEXT
+from wardround.federation.plain_text import escaped
 from wardround.federation.question.cohort import (
     MAX_DEPTH,
     MAX_TERMS,
@@ -32,13 +33,6 @@ from wardround.federation.study.study import Column, ColumnType, Table, Value, p
 
 MAX_INTEGER = 2**63 - 1
 _EQUALITY = (Operator.EQUAL, Operator.UNEQUAL)
-_WANTED = {
-    ColumnType.INTEGER: "a whole number",
-    ColumnType.NUMBER: "a number",
-    ColumnType.CATEGORY: "a text such as 'E11'",
-    ColumnType.BOOLEAN: "TRUE or FALSE",
-    ColumnType.DATE: "a date such as '2026-01-31'",
-}
 
 
 def typed_cohort(cohort: Expression, table: Table) -> Expression:
@@ -55,7 +49,9 @@ def _typed_term(term: Expression, table: Table) -> Expression:
         case Comparison(name, operator, value):
             column = table.column(name)
             if operator not in _EQUALITY and column.type in (ColumnType.CATEGORY, ColumnType.BOOLEAN):
-                raise QueryMistaken(f"{name!r} is a {column.type.value} column and has no order; use =, <> or IN.")
+                raise QueryMistaken(
+                    f"{name!r} is a {column.type.value} column and has no order; use {_equality(column)}."
+                )
             return Comparison(name, operator, typed_value(value, column))
         case Within(name, values):
             column = table.column(name)
@@ -65,7 +61,9 @@ def _typed_term(term: Expression, table: Table) -> Expression:
         case Between(name, lower, upper):
             column = table.column(name)
             if column.type in (ColumnType.CATEGORY, ColumnType.BOOLEAN):
-                raise QueryMistaken(f"{name!r} is a {column.type.value} column and has no order; use IN.")
+                raise QueryMistaken(
+                    f"{name!r} is a {column.type.value} column and has no order; use {_equality(column)}."
+                )
             return Between(name, typed_value(lower, column), typed_value(upper, column))
         case IsNull(name):
             table.column(name)
@@ -86,9 +84,7 @@ def typed_value(value: Value, column: Column) -> Value:
         case ColumnType.CATEGORY, str():
             if value in column.values or (column.open and 0 < len(value) <= MAX_TEXT):
                 return value
-            raise QueryMistaken(
-                f"{column.name!r} has no value {value!r} in the study; {nearest(value, column.values[:50])}"
-            )
+            raise QueryMistaken(f"{column.name!r} has no value {value!r} in the study; {nearest(value, column.values)}")
         case ColumnType.DATE, str():
             if (day := parse_date(value)) is not None:
                 return day
@@ -99,8 +95,37 @@ def typed_value(value: Value, column: Column) -> Value:
         case _:
             pass
     raise QueryMistaken(
-        f"{column.name!r} is compared with {value!r}, but its type is {column.type.value}; give {_WANTED[column.type]}."
+        f"{column.name!r} is compared with {value!r}, but its type is {column.type.value}; give {_wanted(column)}."
     )
+
+
+def _wanted(column: Column) -> str:
+    """What a column is compared with, by an example of the study where it has one."""
+    match column.type:
+        case ColumnType.INTEGER | ColumnType.NUMBER:
+            kind = "a whole number" if column.type is ColumnType.INTEGER else "a number"
+            bounds = column.numeric_bounds
+            within = "" if bounds is None else f" from {float(bounds[0]):.12g} to {float(bounds[1]):.12g}"
+            return f"{kind}{within}, without quotes"
+        case ColumnType.CATEGORY:
+            return f"a text such as {_quoted(next(iter(column.values), 'E11'))}"
+        case ColumnType.BOOLEAN:
+            return "TRUE or FALSE"
+        case ColumnType.DATE:
+            day = datetime.date(2026, 1, 31) if column.lower is None else datetime.date.fromordinal(int(column.lower))
+            return f"a date such as '{day.isoformat()}'"
+
+
+def _equality(column: Column) -> str:
+    """The comparisons that a column without an order has."""
+    if column.type is ColumnType.BOOLEAN:
+        return f"{column.name} = TRUE or {column.name} = FALSE"
+    listed = [_quoted(value) for value in column.values[:2]] or ["'E11'", "'I10'"]
+    return f"{column.name} = {listed[0]} or {column.name} IN ({', '.join(listed)})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + escaped(text).replace("'", "''") + "'"
 
 
 def _number(value: float, column: Column) -> int | float:

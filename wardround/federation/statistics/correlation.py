@@ -128,7 +128,7 @@ def nearest_correlation(raw: Floats) -> Floats:
 
 CORRELATION = Definition(
     statistic=Statistic.CORRELATION,
-    functions=(Function("CORR"),),
+    functions=(Function("CORR", "CORR({x}, {y})"),),
     check=need_numbers,
     part=part,
     coordinates=coordinates,

@@ -31,10 +31,13 @@ def units(table: Table, unit: Unit = Unit.PATIENT) -> Aggregate:
 def check(aggregate: Aggregate, table: Table) -> None:
     """No column, or the unit key."""
     if aggregate.column not in (None, table.unit_key):
-        raise QueryMistaken(
-            f"only {table.unit_key!r} can be counted as COUNT(DISTINCT …), not {aggregate.column!r}; "
-            f"to see which values it has, ask COUNT(*) with GROUP BY {aggregate.column}."
+        column = table.column(aggregate.column or "")
+        way = (
+            f"to see which values it has, ask COUNT(*) with GROUP BY {column.name}."
+            if column.domain or column.open
+            else f"use COUNT(DISTINCT {table.unit_key})."
         )
+        raise QueryMistaken(f"only {table.unit_key!r} can be counted as COUNT(DISTINCT …), not {column.name!r}; {way}")
 
 
 def part(aggregates: tuple[Aggregate, ...], frame: Frame) -> Part:
@@ -72,7 +75,7 @@ def counted(column: str | None, name: str) -> str:
 
 COUNT = Definition(
     statistic=Statistic.COUNT,
-    functions=(Function("COUNT"),),
+    functions=(Function("COUNT", "COUNT(*)"),),
     check=check,
     part=part,
     coordinates=as_counted,

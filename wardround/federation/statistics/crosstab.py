@@ -147,7 +147,7 @@ def _statistics(tables: Floats, deviation: float) -> Floats:
 
 CHI_SQUARE = Definition(
     statistic=Statistic.CHI_SQUARE,
-    functions=(Function("CHI_SQUARE"),),
+    functions=(Function("CHI_SQUARE", "CHI_SQUARE({grouped}, {second})"),),
     check=need_public_values,
     part=part,
     coordinates=as_counted,

@@ -56,7 +56,7 @@ def interval_terms(part: Part) -> list[str]:
 
 HISTOGRAM = Definition(
     statistic=Statistic.HISTOGRAM,
-    functions=(Function("HISTOGRAM", "HISTOGRAM(column, 20)"),),
+    functions=(Function("HISTOGRAM", "HISTOGRAM({number}, 20)"),),
     check=need_ordered,
     part=part,
     coordinates=as_counted,

@@ -28,8 +28,12 @@ _FARTHEST, _HALVINGS, _SMALLEST = 8.0, 40, 1e-300
 
 def check(aggregate: Aggregate, table: Table) -> None:
     """One open category."""
-    if not table.column(aggregate.column or "").open:
-        raise QueryMistaken(f"the values of {aggregate.column!r} are public; group by it instead.")
+    column = table.column(aggregate.column or "")
+    if not column.open and column.domain:
+        raise QueryMistaken(f"the values of {column.name!r} are public; ask COUNT(*) with GROUP BY {column.name}.")
+    if not column.open:
+        known = ", ".join(each.name for each in table.columns if each.open)
+        raise QueryMistaken(f"{column.name!r} is no open category; open categories: {known or 'none'}.")
 
 
 def part(aggregates: tuple[Aggregate, ...], frame: Frame) -> Part:
@@ -118,7 +122,7 @@ def selection_of(fact: AnyFact) -> SelectionFact:
 
 KEYS = Definition(
     statistic=Statistic.KEYS,
-    functions=(Function("KEYS"),),
+    functions=(Function("KEYS", "KEYS({open})"),),
     check=check,
     part=part,
     coordinates=as_counted,

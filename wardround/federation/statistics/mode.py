@@ -132,7 +132,7 @@ def key_text(key: object) -> str:
 
 MODE = Definition(
     statistic=Statistic.CHOICE,
-    functions=(Function("MODE"),),
+    functions=(Function("MODE", "MODE({grouped})"),),
     check=need_public_values,
     part=part,
     coordinates=as_counted,

@@ -27,6 +27,7 @@ from wardround.federation.study.study import ColumnType, Table, Unit
 
 LOWEST_LEVEL, HIGHEST_LEVEL = 0.001, 0.999
 _MEDIAN = 0.5
+_PER_CENT = 100.0
 _ROUNDING = 1e-12
 
 
@@ -35,9 +36,12 @@ def check(aggregate: Aggregate, table: Table) -> None:
     need_ordered(aggregate, table)
     level = finite_level(aggregate)
     if not LOWEST_LEVEL <= level <= HIGHEST_LEVEL:
+        allowed = f"a quantile's level must be from {LOWEST_LEVEL} to {HIGHEST_LEVEL}, not {level:g}"
+        if 1.0 < level < _PER_CENT:
+            raise QueryMistaken(f"{allowed}; write {level / _PER_CENT:g}.")
+        nearest_level = LOWEST_LEVEL if level <= 0.0 else HIGHEST_LEVEL
         raise QueryMistaken(
-            f"a quantile's level must be from {LOWEST_LEVEL} to {HIGHEST_LEVEL}, not {level:g}: "
-            "the smallest and the largest value are one patient's own."
+            f"{allowed}: the smallest and the largest value are one patient's own; write {nearest_level}."
         )
 
 
@@ -240,9 +244,9 @@ def label(aggregate: Aggregate, name: str, operands: str) -> str:
 QUANTILE = Definition(
     statistic=Statistic.QUANTILE,
     functions=(
-        Function("QUANTILE", "QUANTILE(column, 0.9)"),
+        Function("QUANTILE", "QUANTILE({number}, 0.9)"),
         Function("MEDIAN", level=_MEDIAN),
-        Function("PERCENTILE_CONT", "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY column)"),
+        Function("PERCENTILE_CONT", "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY {number})"),
     ),
     check=check,
     part=part,

@@ -301,7 +301,7 @@ class _Scale:
 
 REGRESSION = Definition(
     statistic=Statistic.REGRESSION,
-    functions=(Function("REGRESS"),),
+    functions=(Function("REGRESS", "REGRESS({y}, {x})"),),
     check=need_numbers,
     part=part,
     coordinates=coordinates,

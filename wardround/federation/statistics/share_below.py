@@ -29,7 +29,8 @@ def check(aggregate: Aggregate, table: Table) -> None:
     lower, upper = narrowed(table.column(aggregate.column or ""), aggregate).numeric_bounds or (0, 0)
     if not lower <= exact_number(level) <= upper:
         raise QueryMistaken(
-            f"{level:g} is outside the bounds {float(lower):g} to {float(upper):g} of {aggregate.column!r}."
+            f"{level:g} is outside the bounds {float(lower):g} to {float(upper):g} of {aggregate.column!r}; "
+            "write a number between them."
         )
 
 
@@ -50,7 +51,7 @@ def estimates(total: Total) -> Iterator[Estimate]:
 
 SHARE_BELOW = Definition(
     statistic=Statistic.BELOW,
-    functions=(Function("SHARE_BELOW", "SHARE_BELOW(column, 140)"),),
+    functions=(Function("SHARE_BELOW", "SHARE_BELOW({number}, {middle})"),),
     check=check,
     part=part,
     coordinates=as_counted,

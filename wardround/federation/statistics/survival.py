@@ -43,10 +43,15 @@ _BELOW, _ABOVE = 0.5, 0.2
 
 def check(aggregate: Aggregate, table: Table) -> None:
     """A time with public bounds, and whether the event happened."""
-    need_number(aggregate, table.column(aggregate.column or ""), ORDERED, what="the time of a survival curve")
+    first, second = (table.column(name) for name in aggregate.columns)
+    if first.type is ColumnType.BOOLEAN and second.type in ORDERED:
+        raise QueryMistaken(f"the time comes first; write KAPLAN_MEIER({second.name}, {first.name}).")
+    need_number(aggregate, aggregate.column or "", table, ORDERED, what="the time of a survival curve")
     event = table.column(aggregate.others[0])
     if event.type is not ColumnType.BOOLEAN:
-        raise QueryMistaken(f"{event.name!r} says whether the event happened; it must be a boolean column.")
+        flags = [each.name for each in table.columns if each.type is ColumnType.BOOLEAN]
+        known = f", such as {flags[0]}" if flags else ""
+        raise QueryMistaken(f"{event.name!r} says whether the event happened; it must be a boolean column{known}.")
 
 
 def part(aggregates: tuple[Aggregate, ...], frame: Frame) -> Part:
@@ -188,7 +193,7 @@ def nearest_to_half(estimates: Sequence[Estimate], place: int) -> Estimate:  # n
 
 SURVIVAL = Definition(
     statistic=Statistic.SURVIVAL,
-    functions=(Function("KAPLAN_MEIER", "KAPLAN_MEIER(time, event) or KAPLAN_MEIER(time, event, 24)"),),
+    functions=(Function("KAPLAN_MEIER", "KAPLAN_MEIER({time}, {event}) or KAPLAN_MEIER({time}, {event}, 24)"),),
     check=check,
     part=part,
     coordinates=as_counted,

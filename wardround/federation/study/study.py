@@ -107,7 +107,9 @@ class Table:
         if name == self.unit_key:
             msg = f"{name!r} is the unit key of {self.name!r}; it can only be counted, as COUNT(DISTINCT {name})."
         else:
-            msg = f"unknown column {name!r} in table {self.name!r}; {nearest(name, [c.name for c in self.columns])}"
+            msg = (
+                f"unknown column {name!r} in table {self.name!r}; {nearest(name, [each.name for each in self.columns])}"
+            )
         raise QueryMistaken(msg)
 
 
