@@ -168,7 +168,7 @@ def test_a_question_that_cannot_be_read_gets_one_sentence(text: str, sentence: s
         ("a LIKE 'E%'", "matching a pattern of text is not supported; list the values with IN."),
         ("a ILIKE 'E%'", "matching a pattern of text is not supported; list the values with IN."),
         ("a RLIKE 'E'", "matching a pattern of text is not supported; list the values with IN."),
-        ("a < b", "comparing 'a' with 'b' is not supported; compare a column with a value."),
+        ("a < b", "comparing 'a' with 'b' is not supported; compare a column with a value; texts take single quotes."),
         ('a = "E11"', "double quotes mark a column; write the value in single quotes, as in a = 'E11'."),
         ("1 = 1", "a comparison needs a column; compare a column with a value, as in age >= 40."),
         ("TRUE", f"TRUE is not supported in WHERE; {OPERATORS}"),

@@ -239,7 +239,7 @@ def _two_columns(left: exp.Expr, right: exp.Expr, source: QuestionTable) -> Quer
             )
     if isinstance(left, exp.Column) and columns and left.name not in columns:
         column_name(left, source)
-    such = f", as in {_with_value(left, right, source)}" if source.known else ""
+    such = f", as in {_with_value(left, right, source)}" if source.known else "; texts take single quotes"
     return QueryMistaken(
         f"comparing {shown(left.name)!r} with {shown(right.name)!r} is not supported; "
         f"compare a column with a value{such}."
