@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from site_agent.reading.batches import Batch, Fingerprint, Preparable
 from site_agent.reading.columnstore.build import Report, prepare_table
 from site_agent.reading.columnstore.prepared_dataset import FOLDER, PreparedFirst, preparable
 from site_agent.reading.columnstore.snapshot import Unusable
@@ -15,7 +17,7 @@ from site_agent.serving.configuration import SiteConfiguration
 from site_agent.serving.folder import SiteFolder, open_folder
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.private_files import make_private_folder
-from wardround.federation.study.study import Study
+from wardround.federation.study.study import Study, Table
 
 
 def open_dataset(
@@ -85,8 +87,29 @@ def site_dataset(folder: SiteFolder, configuration: SiteConfiguration, study: St
     )
 
 
-def prepare_site(path: Path, *, report: Report) -> tuple[str, ...]:
-    """Make a snapshot of every table of the site in this folder, and say of which; the agent may serve meanwhile."""
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A source that says how many of its rows were handed out."""
+
+    source: Preparable
+    on_rows: Callable[[int], None]
+
+    def fingerprint(self, table: Table) -> Fingerprint:
+        return self.source.fingerprint(table)
+
+    def batches(self, table: Table) -> Iterator[Batch]:
+        rows = 0
+        for batch in self.source.batches(table):
+            yield batch
+            rows += batch.units.size
+            self.on_rows(rows)
+
+
+def prepare_site(path: Path, *, report: Report, on_rows: Callable[[int], None] = lambda _: None) -> tuple[str, ...]:
+    """Make a snapshot of every table of the site in this folder, and say of which; the agent may serve meanwhile.
+
+    `on_rows` hears how many rows of a table are read: a number of the hospital's own, for its own screen.
+    """
     folder = open_folder(path)
     configuration, study = folder.configuration(), folder.study()
     dataset = site_dataset(folder, configuration, study)
@@ -95,7 +118,7 @@ def prepare_site(path: Path, *, report: Report) -> tuple[str, ...]:
     for name in configuration.tables:
         table = study.table(name)
         try:
-            source = preparable(dataset.tables.sources[name])
+            source = _Counted(preparable(dataset.tables.sources[name]), on_rows)
         except Unusable:
             raise ConfigurationMistaken(f"The source of the table {name!r} cannot be prepared.") from None
         prepare_table(

@@ -25,9 +25,7 @@ from tests.screens.hostile_words import (
     profile_at,
 )
 from tests.screens.terminal import Terminal, terminal
-from wardround.cli.progress.round_lines import ProgressLines
 from wardround.federation.plain_text import is_plain
-from wardround.federation.question.answer import Progress, SiteState
 
 COUNT = "SELECT COUNT(*) FROM visits"
 # As many words as a message may have, laid out for the terminal's width: without a single hidden character.
@@ -210,15 +208,6 @@ def test_progress_is_a_row_for_each_site_whatever_their_names_are(tmp_path: Path
         profile = profile_at(tmp_path, address, authority)
         assert found.here("ask", "--profile", profile, COUNT) == 1
         assert found.screen() == ["wardround: the participants is not a name."]
-    # Refused at the door; shown nevertheless, and redrawn in place.
-    with terminal(columns=80) as found:
-        lines = ProgressLines(found.stream)
-        for seen, state in enumerate((SiteState.OPEN, SiteState.FAILED, SiteState.RELEASED)):
-            lines.show(Progress(seen, tuple((name, state) for name in names)))
-        rows = found.screen()
-        assert is_plain(re.sub(r"\x1b\[\d+F\x1b\[J|\r\n", " ", found.written()))
-    assert len(rows) == len(names)
-    assert all(row.startswith("  ") for row in rows)
 
 
 def test_the_log_of_a_site_is_one_line_an_event(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ Privacy = Annotated[str, typer.Option("--privacy", metavar="site|sum", help="Noi
 Long = Annotated[bool, typer.Option("--long", help="One estimate a line, with everything about it.")]
 Intervals = Annotated[bool, typer.Option("--intervals", help="Show each number's interval, too.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Say what the privacy of the answer means.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Search = Annotated[bool, typer.Option("--search", help="Find a single quantile by ten rounds of noisy binary search.")]
 
 
@@ -52,6 +53,7 @@ def ask(
     long: Long = False,
     intervals: Intervals = False,
     explain: Explain = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask the federation a question; a question asked again costs nothing."""
@@ -70,8 +72,7 @@ def ask(
             print_document(preview.document()) if as_json else show(shown)
             return
         tell_nonce(nonce, fresh=fresh, what="question")
-        progress = RoundLines()
-        with going_on(nonce, fresh=fresh):
+        with going_on(nonce, fresh=fresh), contextlib.closing(RoundLines(quiet=quiet)) as progress:
             result = federation.ask(
                 sql,
                 epsilon=epsilon,

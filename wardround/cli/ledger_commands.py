@@ -19,12 +19,18 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A site's or coordin
 
 
 @app.command(epilog="Example: wardround ledger verify st-mary --json")
-def verify(folder: Folder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def verify(
+    folder: Folder,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
     """Check every entry: the chain, the signatures, a charge before each release, and sums within the cap."""
+    from wardround.cli.progress.steps import Steps
     from wardround.federation.ledger.sqlite_file import RESTORE
     from wardround.federation.ledger.verify.verify import verify as check
 
-    found = check(folder)
+    with Steps("checking every entry", quiet=quiet):
+        found = check(folder)
     if as_json:
         print_document(_document(found))
     else:

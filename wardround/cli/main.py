@@ -19,7 +19,7 @@ from wardround.federation.errors import FederationError, InvariantBroken, Mistak
 # gRPC writes its own lines about failed handshakes to standard error; ours say the same in one sentence.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-_SHORT = ("ask", "budget", "describe")
+_SHORT = (["ask"], ["budget"], ["describe"])
 _ALLOCATIONS = 200_000
 
 app = typer.Typer(
@@ -72,17 +72,17 @@ def _plainly(mistake: click.ClickException) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command, by default that of this process, and leave with the contract's exit code."""
-    if arguments is not None:
-        _run(arguments)
-    if sys.argv[1:2] and sys.argv[1] in _SHORT:
-        # All that is loaded stays, and there are few numbers to reckon with: searching it for what could be freed, and
-        # the threads of numpy's linear algebra, which wait by turning around, took a quarter of a question's time.
-        gc.set_threshold(_ALLOCATIONS)
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    words = sys.argv[1:] if arguments is None else arguments
+    if arguments is not None or words[:1] not in _SHORT:
+        _run(words)
+    # All that is loaded stays, and there are few numbers to reckon with: searching it for what could be freed, at its
+    # end once more, and the threads of numpy's linear algebra, which wait by turning around, took a third of a
+    # question's time. Other commands load drivers that want their objects back.
+    gc.set_threshold(_ALLOCATIONS)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        _run(sys.argv[1:])
+        _run(words)
     finally:
-        # At the end all is given back as a whole, and need not be searched again.
         gc.freeze()
 
 

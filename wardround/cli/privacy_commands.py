@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from wardround.cli.analyst_commands import AsJson
-from wardround.cli.console import note, print_document, say, show
+from wardround.cli.analyst_commands import AsJson, Quiet
+from wardround.cli.console import print_document, say, show
 from wardround.federation.errors import Mistaken
 from wardround.federation.strict_toml import nearest
 from wardround.privacy.accounting import events as words
@@ -215,6 +215,7 @@ def _sentence(error: ValueError) -> str:
 
 def audit(
     draws: Annotated[int | None, typer.Option("--draws", metavar="N", help="Draws of each world (300000).")] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Try to tell two worlds apart, with and without one patient, through every mechanism.
@@ -225,9 +226,13 @@ def audit(
     broken on purpose must be flagged in the same run. Exit code 4 when a claim does not hold, or was not tested
     hard enough, or a broken control was missed.
     """
+    from wardround.cli.progress.steps import Steps
     from wardround.simulation.audit.run import DEFAULT_DRAWS, run_audit
 
-    report = run_audit(draws=DEFAULT_DRAWS if draws is None else draws, tell=lambda step: note(f"auditing: {step}"))
+    with Steps("auditing", quiet=quiet) as steps:
+        report = run_audit(
+            draws=DEFAULT_DRAWS if draws is None else draws, tell=lambda step: steps.name(f"auditing: {step}")
+        )
     if as_json:
         print_document(report.document())
     else:

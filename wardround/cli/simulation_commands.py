@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.analyst_commands import AsJson, Delta, Epsilon, Explain, Intervals, Long, Privacy, Search
+from wardround.cli.analyst_commands import AsJson, Delta, Epsilon, Explain, Intervals, Long, Privacy, Quiet, Search
 from wardround.cli.console import Document, columns, note, print_document, say, show
 from wardround.federation.errors import Mistaken
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import read_study
 
 if TYPE_CHECKING:
+    from wardround.analyst.learning.driver import TrainingRound
     from wardround.analyst.learning.trained_model import TrainingResult
     from wardround.analyst.showing.result import Result
+    from wardround.cli.progress.steps import Steps
 
 MOST_REPEATS = 100_000
 FEWEST_SITES = 2
@@ -53,9 +55,12 @@ def simulate(
     long: Long = False,
     intervals: Intervals = False,
     explain: Explain = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Try a study on your own tables: the same roles, in one process, without sockets."""
+    from wardround.cli.progress.steps import Steps
+
     if privacy not in ("site", "sum"):
         raise Mistaken(f"--privacy is {privacy!r}; it must be 'site' or 'sum'.")
     runs = 1 if repeat is None else repeat
@@ -70,19 +75,21 @@ def simulate(
     trial = _Trial(epsilon, delta, noiseless=noiseless, trusted_total=privacy == "sum", repeat=runs)
     agreed = read_study(study)
     form = _Form(long=long, intervals=intervals, explain=explain)
-    results = (
-        _answers(agreed, tables, trial, sql or "", search=search)
-        if train is None
-        else _models(agreed, tables, trial, train, out=out)
-    )
     documents: list[Document] = []
-    for number, result in enumerate(results, start=1):
-        if as_json:
-            documents.append(result.document())
-        else:
-            show(form.text(result))
-        if runs > 1 and sys.stderr.isatty() and number % 10 == 0:
-            note(f"{number} of {runs}")
+    with Steps("asking" if train is None else "training", quiet=quiet) as steps:
+        results = (
+            _answers(agreed, tables, trial, sql or "", search=search)
+            if train is None
+            else _models(agreed, tables, trial, train, out=out, steps=steps)
+        )
+        for number, result in enumerate(results, start=1):
+            if as_json:
+                documents.append(result.document())
+            else:
+                steps.make_room()
+                show(form.text(result))
+            if runs > 1:
+                steps.count(f"{number} of {runs} done", done=number, total=runs)
     if as_json:
         print_document(documents[0] if repeat is None else {"runs": documents})
 
@@ -129,17 +136,21 @@ def _answers(study: Study, tables: Path, trial: _Trial, sql: str, *, search: boo
 
 
 def _models(
-    study: Study, tables: Path, trial: _Trial, request: Path, *, out: Path | None
+    study: Study, tables: Path, trial: _Trial, request: Path, *, out: Path | None, steps: Steps
 ) -> Iterator[Result | TrainingResult]:
     from wardround.analyst.learning.request import read_request, sharper
-    from wardround.cli.progress.round_lines import TrainingLines
     from wardround.simulation.trial import TrainingTrial, run_trainings
 
     wanted = sharper(read_request(request), epsilon=trial.epsilon, delta=trial.delta)
     training = TrainingTrial(wanted, noiseless=trial.noiseless, trusted_total=trial.trusted_total)
-    # A training takes many rounds and prints nothing before its last; of many trainings each prints its model.
-    on_round = TrainingLines().begin if trial.repeat == 1 and sys.stderr.isatty() else None
-    yield from run_trainings(study, tables, training, repeat=trial.repeat, out=out, on_round=on_round)
+
+    def begin(each: TrainingRound) -> None:
+        # Of many trainings the finished ones are counted.
+        if trial.repeat == 1:
+            text = f"round {each.number} of {each.rounds}: {each.title}"
+            steps.count(text, done=each.number - 1, total=each.rounds)
+
+    yield from run_trainings(study, tables, training, repeat=trial.repeat, out=out, on_round=begin)
 
 
 def demo(

@@ -17,6 +17,7 @@ app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The site's folder.")]
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan id, or enough of its beginning to be unique.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 @app.command(epilog="Example: wardround site init st-mary --invite st-mary.json --config site.toml")
@@ -48,11 +49,13 @@ def serve(folder: Folder) -> None:
 
 
 @app.command(epilog="Example: wardround site check st-mary")
-def check(folder: Folder, as_json: AsJson = False) -> None:
+def check(folder: Folder, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Say what works and what does not: address, proxy, certificate, clock, tables, permissions."""
     from site_agent.serving.check import check_site
+    from wardround.cli.progress.steps import Steps
 
-    findings = check_site(folder, report=lambda text: note(f"wardround: {text}"))
+    with Steps("looking at everything", quiet=quiet) as steps:
+        findings = check_site(folder, report=lambda text: steps.name(f"wardround: {text}"))
     if as_json:
         print_document({"findings": [f.document() for f in findings], "ok": all(f.ok for f in findings)})
     else:
@@ -72,11 +75,14 @@ def account(folder: Folder) -> None:
 
 
 @app.command(epilog="Example: wardround site prepare st-mary")
-def prepare(folder: Folder) -> None:
+def prepare(folder: Folder, quiet: Quiet = False) -> None:
     """Copy the study's columns into DIR/prepared, sorted by patient: questions are answered from there, and faster."""
     from site_agent.serving.open_dataset import prepare_site
+    from wardround.cli.progress.steps import Steps
 
-    for table in prepare_site(folder, report=lambda text: note(f"wardround: {text}")):
+    with Steps("preparing", quiet=quiet) as steps:
+        tables = prepare_site(folder, report=lambda text: steps.name(f"wardround: {text}"), on_rows=steps.thousands)
+    for table in tables:
         say(f"{table} is prepared; {folder / 'prepared' / table} holds patient rows and is readable by this user only.")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from wardround.cli.analyst_commands import AsJson, Profile, chosen_nonce, going_on, tell_nonce
+from wardround.cli.analyst_commands import AsJson, Profile, Quiet, chosen_nonce, going_on, tell_nonce
 from wardround.cli.console import print_document, show
 
 FOLDER = Path("models")
@@ -33,6 +33,7 @@ def train(
     resume: Annotated[
         str, typer.Option("--resume", metavar="NONCE", help="Go on with a fresh training that was interrupted.")
     ] = "",
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a model across the hospitals; a training that was interrupted goes on where it stood."""
@@ -48,9 +49,8 @@ def train(
             print_document(preview.document()) if as_json else show(str(preview))
             return
         tell_nonce(nonce, fresh=fresh, what="training")
-        lines = TrainingLines()
         under = None if out is not None else FOLDER
-        with going_on(nonce, fresh=fresh), contextlib.closing(lines):
+        with going_on(nonce, fresh=fresh), contextlib.closing(TrainingLines(quiet=quiet)) as lines:
             result = federation.train(
                 wanted, nonce=nonce, out=out, under=under, on_progress=lines.show, on_round=lines.begin
             )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from wardround.cli.console import columns, note
-from wardround.federation.plain_text import escaped, fitted
+from wardround.cli.console import note
+from wardround.cli.progress.bar import bar_for
+from wardround.federation.plain_text import escaped
 from wardround.federation.question.answer import Progress, SiteState
 
 if TYPE_CHECKING:
@@ -30,63 +30,79 @@ _SLOW_SECONDS = 3.0
 _TOLD = (SiteState.PENDING, SiteState.REFUSED, SiteState.MISSING)
 
 
-class ProgressLines:
-    """Prints a site's line whenever its state changes; on a terminal the lines are redrawn in place."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._shown: dict[str, SiteState] = {}
-        self._drawn = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stream.flush()
-
-    def show(self, progress: Progress) -> None:
-        changed = [(site, state) for site, state in progress.sites if self._shown.get(site) is not state]
-        if not changed:
-            return
-        self._shown.update(progress.sites)
-        terminal = columns(self._stream)
-        if terminal is not None:
-            if self._drawn:
-                self._stream.write(f"\x1b[{self._drawn}F\x1b[J")
-            changed = list(progress.sites)
-            self._drawn = len(changed)
-        width = max(len(site) for site, _ in progress.sites)
-        for site, state in changed:
-            line = f"  {escaped(site):<{width}}  {_WORDS[state]}"
-            # A line that took two rows would be redrawn in the wrong place.
-            self._stream.write((line if terminal is None else fitted(line, terminal)) + "\n")
-        self._stream.flush()
-
-
 class RoundLines:
-    """The sites' lines of each round, under its title where there are several."""
+    """Which sites a question waits for: on a terminal in a bar, elsewhere a line whenever a site's state changes."""
 
-    def __init__(self) -> None:
-        self._lines = ProgressLines(sys.stderr)
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._title = ""
+        self._shown: dict[str, SiteState] = {}
+        self._bar = bar_for("waiting for the coordinator", quiet=quiet)
 
     def begin(self, each: RoundNotice) -> None:
-        note(f"round {each.number} of {each.rounds}: {each.title}")
-        self._lines = ProgressLines(sys.stderr)
+        """A round of several has its title."""
+        self._title = f"round {each.number} of {each.rounds}: {each.title}"
+        self._shown = {}
+        if self._bar is not None:
+            self._bar.show(self._title)
+        elif not self._quiet:
+            note(self._title)
 
     def show(self, progress: Progress) -> None:
-        self._lines.show(progress)
+        if self._bar is not None:
+            text = "; ".join(filter(None, (self._title, waiting_text(progress))))
+            self._bar.show(text, done=_answered(progress), total=len(progress.sites))
+        elif not self._quiet:
+            self._shown = tell_changes(progress, self._shown, note)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def tell_changes(progress: Progress, shown: dict[str, SiteState], tell: Callable[[str], None]) -> dict[str, SiteState]:
+    """A line for each site that is not in the state it was shown in; what is shown now."""
+    width = max((len(site) for site, _ in progress.sites), default=0)
+    for site, state in progress.sites:
+        if shown.get(site) is not state:
+            tell(f"  {escaped(site):<{width}}  {_WORDS[state]}")
+    return shown | dict(progress.sites)
+
+
+def waiting_text(progress: Progress) -> str:
+    """How many sites answered, whom it waits for, and who will not answer."""
+    awaited, refused, missing = [], [], []
+    for site, state in progress.sites:
+        match state:
+            case SiteState.REFUSED:
+                refused.append(site)
+            case SiteState.MISSING:
+                missing.append(site)
+            case SiteState.PENDING:
+                awaited.append(f"{site} (data steward)")
+            case SiteState.OPEN | SiteState.CLAIMED | SiteState.FAILED:
+                awaited.append(site)
+    others = {"waiting for": awaited, "refused:": refused, "missing:": missing}
+    said = [f"{words} {', '.join(sites)}" for words, sites in others.items() if sites]
+    return "; ".join([f"{_answered(progress)} of {len(progress.sites)} answered", *said])
+
+
+def _answered(progress: Progress) -> int:
+    return sum(state is SiteState.RELEASED for _, state in progress.sites)
 
 
 class TrainingLines:
     """A line for each round, with what is left of the budget, and below it the sites that hold it up.
 
-    What a site refused or missed is said once, not again in every round after it, until the site has answered.
+    On a terminal the round is in a bar, and only what a site did not do is a line. What a site refused or missed is
+    said once, not again in every round after it, until the site has answered.
     """
 
-    def __init__(self) -> None:
-        self._lines = ProgressLines(sys.stderr)
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._bar = bar_for("waiting for the coordinator", quiet=quiet)
+        self._round: TrainingRound | None = None
+        self._shown: dict[str, SiteState] = {}
         self._said: dict[str, SiteState] = {}
         self._latest: Progress | None = None
         self._slow = False
@@ -94,13 +110,16 @@ class TrainingLines:
         self._timer: threading.Timer | None = None
 
     def begin(self, each: TrainingRound) -> None:
-        left = f"ε = {each.remaining.epsilon:.4g} is left"
-        self.close()
+        """The next round; what the last one said of its sites is remembered."""
+        self._stop()
         with self._lock:
             if self._latest is not None:
                 self._remember(self._latest)
-            note(f"round {each.number} of {each.rounds}: {each.title} ({left})")
-            self._lines, self._latest, self._slow = ProgressLines(sys.stderr), None, False
+            self._round, self._shown, self._latest, self._slow = each, {}, None, False
+            if self._bar is not None:
+                self._bar.show(_title(each), done=each.number - 1, total=each.rounds)
+            elif not self._quiet:
+                note(_title(each))
         # A site that is down sends no word, so nothing else would say whom a round waits for until its deadline.
         self._timer = threading.Timer(_SLOW_SECONDS, self._grow_slow)
         self._timer.daemon = True
@@ -113,6 +132,11 @@ class TrainingLines:
             self._tell(progress)
 
     def close(self) -> None:
+        self._stop()
+        if self._bar is not None:
+            self._bar.close()
+
+    def _stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
@@ -123,12 +147,17 @@ class TrainingLines:
                 self._tell(self._latest)
 
     def _tell(self, progress: Progress) -> None:
-        states = (*_TOLD, SiteState.OPEN) if self._slow else _TOLD
+        states = (*_TOLD, SiteState.OPEN) if self._slow and self._bar is None else _TOLD
         told = tuple(
             (site, state) for site, state in progress.sites if state in states and self._said.get(site) is not state
         )
-        if told:
-            self._lines.show(Progress(progress.seen, told))
+        if self._bar is not None and self._round is not None:
+            each = self._round
+            text = f"{_title(each)}; {waiting_text(progress)}" if self._slow else _title(each)
+            self._bar.show(text, done=each.number - 1, total=each.rounds)
+        if not self._quiet:
+            line = note if self._bar is None else self._bar.line
+            self._shown = tell_changes(Progress(progress.seen, told), self._shown, line)
 
     def _remember(self, progress: Progress) -> None:
         for site, state in progress.sites:
@@ -136,3 +165,7 @@ class TrainingLines:
                 self._said[site] = state
             elif state is SiteState.RELEASED:
                 self._said.pop(site, None)
+
+
+def _title(each: TrainingRound) -> str:
+    return f"round {each.number} of {each.rounds}: {each.title} (ε = {each.remaining.epsilon:.4g} is left)"

@@ -1,0 +1,171 @@
+"""What a person sees of a command that takes longer than a moment, and what a script does."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+
+import pytest
+
+from tests.screens.hostile_words import FORGED, HOSTILE
+from tests.screens.terminal import Terminal, terminal
+from wardround.analyst.learning.driver import TrainingRound
+from wardround.analyst.link.link import RoundNotice
+from wardround.cli.progress import bar
+from wardround.cli.progress.round_lines import RoundLines, TrainingLines
+from wardround.cli.progress.steps import EVERY_SECONDS, Steps
+from wardround.federation.plain_text import is_plain
+from wardround.federation.question.answer import Progress, Remaining, SiteState
+
+SITES = (("lakeside", SiteState.OPEN), ("north", SiteState.RELEASED), ("st-mary", SiteState.PENDING))
+# What rich writes: colours, the cursor hidden and shown, a row cleared, the cursor moved to its beginning or one up.
+DRAWING = re.compile(r"\x1b\[[\d;]*m|\x1b\[\?25[lh]|\x1b\[2K|\x1b\[1A|\r")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here depends on how long a second is."""
+    monkeypatch.setattr(bar, "AFTER_SECONDS", 0.01)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def shows(found: Terminal, *words: str) -> list[str]:
+    return found.until(lambda rows: all(word in " ".join(rows) for word in words), what=" ".join(words))
+
+
+def test_a_question_is_a_bar_that_says_who_is_missing_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(columns=130) as found:
+        monkeypatch.setattr(sys, "stderr", found.stream)
+        lines = RoundLines()
+        lines.show(Progress(1, SITES))
+        (row,) = shows(found, "1 of 3 answered; waiting for lakeside, st-mary (data steward)")
+        assert re.match(r"━+[╸╺]?━* 0:00:\d\d ", row)
+        lines.begin(RoundNotice(2, 10, "the median"))
+        lines.show(Progress(2, SITES))
+        shows(found, "round 2 of 10: the median; 1 of 3 answered")
+        lines.close()
+        assert found.screen() == []
+        assert found.written().endswith("\x1b[?25h") or "\x1b[?25h" in found.written(), "the cursor is back"
+
+
+def test_a_training_is_a_bar_of_its_rounds_and_what_a_site_did_not_do_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(columns=130) as found:
+        monkeypatch.setattr(sys, "stderr", found.stream)
+        lines = TrainingLines()
+        lines.begin(TrainingRound(4, 9, "gradients", Remaining(2.0, 0.5)))
+        shows(found, "round 4 of 9: gradients (ε = 2 is left)")
+        lines.show(Progress(1, (("lakeside", SiteState.REFUSED), ("north", SiteState.RELEASED))))
+        rows = shows(found, "refused")
+        assert rows[0] == "  lakeside  refused"
+        assert "round 4 of 9" in rows[1]
+        lines.close()
+        assert found.screen() == ["  lakeside  refused"]
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_no_name_draws_a_row_of_its_own(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    names = [*HOSTILE.values(), "[bold red]x[/]" + "界" * 60, ":warning: " + FORGED * 9]
+    with terminal(columns=columns) as found:
+        monkeypatch.setattr(sys, "stderr", found.stream)
+        lines = RoundLines()
+        for name in names:
+            for state in (SiteState.OPEN, SiteState.PENDING, SiteState.RELEASED):
+                lines.show(Progress(1, ((name, state), ("north", SiteState.OPEN))))
+                rows = shows(found, " of 2 ")
+                assert len(rows) == 1
+                assert not rows[0].startswith(FORGED)
+        lines.show(Progress(1, (("[bold]x", SiteState.OPEN),)))
+        if columns == 80:
+            shows(found, "0 of 1 answered; waiting for [bold]x")
+        lines.close()
+        assert is_plain(DRAWING.sub("", found.written()).replace("\n", " "))
+        assert found.screen() == []
+
+
+def test_a_line_beside_the_bar_begins_no_other_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(columns=60) as found:
+        monkeypatch.setattr(sys, "stderr", found.stream)
+        drawn = bar.Bar(found.stream, "waiting")
+        shows(found, "waiting")
+        for words in HOSTILE.values():
+            drawn.line(f"  {words}")
+        drawn.close()
+        assert all(row.startswith("  ") for row in found.screen())
+        assert is_plain(DRAWING.sub("", found.written()).replace("\n", " "))
+
+
+def test_what_is_written_to_the_same_terminal_has_the_row_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(columns=80) as found:
+        monkeypatch.setattr(sys, "stderr", found.stream)
+        monkeypatch.setattr(sys, "stdout", found.stream)
+        with Steps("asking", quiet=False) as steps:
+            shows(found, "asking")
+            steps.make_room()
+            monkeypatch.setattr(bar, "AFTER_SECONDS", 3600.0)
+            steps.make_room()
+            found.stream.write("an answer\n")
+            assert found.screen() == ["an answer"]
+        assert found.screen() == ["an answer"]
+
+
+def test_a_terminal_that_cannot_be_redrawn_has_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    with terminal() as found:
+        monkeypatch.setattr(sys, "stderr", found.stream)
+        lines = RoundLines()
+        lines.show(Progress(1, SITES))
+        lines.close()
+        assert found.screen() == [
+            "  lakeside  waiting for the site",
+            "  north     answered",
+            "  st-mary   waiting for a data steward",
+        ]
+
+
+def test_whoever_is_quick_sees_no_bar_and_loads_no_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bar, "AFTER_SECONDS", 3600.0)
+    before = threading.active_count()
+    with terminal() as found:
+        monkeypatch.setattr(sys, "stderr", found.stream)
+        lines = RoundLines()
+        lines.show(Progress(1, SITES))
+        lines.close()
+        assert found.written() == ""
+    assert threading.active_count() <= before
+
+
+def test_quiet_is_quiet_on_a_terminal_and_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work() -> None:
+        training = TrainingLines(quiet=True)
+        training.begin(TrainingRound(1, 9, "gradients", Remaining(2.0, 0.5)))
+        for lines in (training, RoundLines(quiet=True)):
+            lines.show(Progress(1, (("lakeside", SiteState.REFUSED),)))
+            lines.close()
+        with Steps("auditing", quiet=True, clock=iter(range(0, 1000, 100)).__next__) as steps:
+            steps.name("a step")
+            steps.count("1 of 2", done=1, total=2)
+            steps.thousands(5000)
+
+    work()
+    assert capsys.readouterr().err == ""
+    with terminal() as found:
+        monkeypatch.setattr(sys, "stderr", found.stream)
+        work()
+        assert found.written() == ""
+
+
+def test_without_a_terminal_steps_are_lines_and_counts_are_told_now_and_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = 0.0
+    with Steps("asking", quiet=False, clock=lambda: now) as steps:
+        steps.name("auditing: laplace")
+        for number in range(1, 31):
+            now += EVERY_SECONDS / 10
+            steps.count(f"{number} of 30 done", done=number, total=30)
+            steps.thousands(1000 * number)
+    assert capsys.readouterr().err == "auditing: laplace\n10 of 30 done\n20 of 30 done\n30 of 30 done\n"
