@@ -11,7 +11,7 @@ from tests.docs.walk import Walk, difference, session
 
 # One story: try a study on a laptop; then run the consortium, join as a hospital, ask.
 ON_A_LAPTOP = ("README.md", "docs/simulation.md")
-IN_A_FEDERATION = ("docs/coordinator.md", "docs/site.md", "docs/analyst.md")
+IN_A_FEDERATION = ("docs/coordinator.md", "docs/site.md", "docs/site-tables.md", "docs/analyst.md")
 # Each of these begins in an empty folder and stands on its own.
 ABOUT_QUESTIONS = ("docs/sql.md",)
 ABOUT_STATISTICS = ("docs/statistics.md",)
