@@ -170,7 +170,7 @@ def test_a_dry_run_shows_its_price_whatever_is_noted_beside_it(tmp_path: Path) -
         assert found.here("ask", "--profile", profile, COUNT, "--dry-run") == 0
         rows = found.screen()
         assert not any(row.startswith(FORGED) for row in rows)
-        assert "This question would cost ε = 0.4 at δ = 1e-06." in " ".join(row.strip() for row in rows)
+        assert "this question would cost ε = 0.4; in all" in " ".join(row.strip() for row in rows)
         desk.preview = preview(HOSTILE["the line above"], "north")
         assert found.here("ask", "--profile", profile, COUNT, "--dry-run") == 1
         desk.preview = preview("", "north", "so\nuth")
@@ -197,6 +197,19 @@ def test_an_answer_is_a_row_for_each_key_whatever_the_keys_are(tmp_path: Path) -
     assert any("[/][red]ok[/red][link=http://evil.example]" in row for row in lines)
     assert "<b>" not in picture.read_text("utf-8")
     assert is_plain(picture.read_text("utf-8").replace("\n", " "))
+
+
+def test_on_a_narrow_terminal_every_number_stays_beside_its_key(tmp_path: Path) -> None:
+    authority = TestAuthority()
+    desk = Desk(watched=[answer(*HOSTILE.values(), "a diagnosis with a name of many words")])
+    with listening(desk, authority) as address, terminal(columns=36) as found:
+        profile = profile_at(tmp_path, address, authority)
+        assert found.here("ask", "--profile", profile, "SELECT KEYS(note) FROM visits") == 0
+        rows = found.screen()
+    table = rows[: rows.index("Answered: north.")]
+    lines = [row for row in table if row.endswith("7.0 ± 2.0")]
+    assert len(lines) == len(HOSTILE) + 1
+    assert any(row.startswith("a diagnosis with a") for row in lines)
 
 
 def test_progress_is_a_row_for_each_site_whatever_their_names_are(tmp_path: Path) -> None:
