@@ -93,10 +93,12 @@ class Coordinator:
         """Take a site's answer; a release or a signed refusal gets a receipt, the same one every time."""
         with self._inside():
             receipt = self._collection.accept(site, submission)
-            # What a steward approved days later finds no round running; it goes on without anybody asking again.
-            running, _ = self._rounds.state(submission.plan_id)
-            if receipt is not None and not running:
-                self._take_up(unfinished(self.ledger, submission.plan_id))
+            if receipt is not None:
+                # What a steward approved days later finds no round running, or one that has looked its last and is
+                # about to end; either way the question goes on without anybody asking again.
+                go_on = functools.partial(self._go_on, submission.plan_id)
+                if not self._rounds.unless_answered(submission.plan_id, go_on):
+                    go_on()
             return receipt
 
     def ask(self, analyst: str, request: AskRequest) -> str:
@@ -219,6 +221,9 @@ class Coordinator:
             with self._calls_changed:
                 self._calls -= 1
                 self._calls_changed.notify_all()
+
+    def _go_on(self, plan_id: str) -> None:
+        self._take_up(unfinished(self.ledger, plan_id))
 
     def _take_up(self, questions: list[Question]) -> None:
         # A release that arrives while the coordinator stops is kept; its round goes on after the restart.

@@ -107,6 +107,9 @@ class Rounds(Protocol):
     def start(self, plan_id: str, run: Callable[[], None]) -> None:
         """Have the round of this plan run, unless it runs already."""
 
+    def unless_answered(self, plan_id: str, then: Callable[[], None]) -> bool:
+        """Have `then` called if the round that runs now ends without an answer; False where none runs."""
+
     def drive(self, plan_id: str) -> None:
         """Give the round the caller's time, where it has no thread; raises what the round raises."""
 
@@ -128,6 +131,7 @@ class ThreadedRounds:
         self._guard = threading.Lock()
         self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="round")
         self._rounds: dict[str, Future[None]] = {}
+        self._then: dict[str, Callable[[], None]] = {}
         self._fault: BaseException | None = None
 
     def start(self, plan_id: str, run: Callable[[], None]) -> None:
@@ -141,16 +145,25 @@ class ThreadedRounds:
             self._rounds[plan_id] = future
         future.add_done_callback(lambda done: self._note(plan_id, done))
 
+    def unless_answered(self, plan_id: str, then: Callable[[], None]) -> bool:
+        """Remember what to do when the thread has ended, once however often it is said; the last word counts."""
+        with self._guard:
+            found = self._rounds.get(plan_id)
+            running = found is not None and not found.done()
+            if running:
+                self._then[plan_id] = then
+            return running
+
     def drive(self, plan_id: str) -> None:
         """Nothing: the round has its own thread."""
 
     def state(self, plan_id: str) -> tuple[bool, BaseException | None]:
-        """Whether a thread runs the round, or what its thread ended with, if not with an answer."""
+        """Whether a thread runs the round or will again, or what its thread ended with, if not with an answer."""
         with self._guard:
-            found = self._rounds.get(plan_id)
+            found, goes_on = self._rounds.get(plan_id), plan_id in self._then
         if found is None:
             return False, None
-        return (False, found.exception()) if found.done() else (True, None)
+        return (False, found.exception()) if found.done() and not goes_on else (True, None)
 
     def fault(self) -> BaseException | None:
         """The first outcome that no rule explains."""
@@ -162,18 +175,32 @@ class ThreadedRounds:
 
     def _note(self, plan_id: str, done: Future[None]) -> None:
         error = done.exception()
-        if error is None:
-            with self._guard:
-                if self._rounds.get(plan_id) is done:
-                    del self._rounds[plan_id]
-        else:
+        with self._guard:
+            then = self._then.get(plan_id)
+            if error is None and self._rounds.get(plan_id) is done:
+                del self._rounds[plan_id]
+        if error is not None:
             explained = isinstance(error, Refused | Unavailable)
             log.log(
                 logging.INFO if explained else logging.ERROR, "round %s ended: %s", plan_id[:12], type(error).__name__
             )
             if self._fault is None and not explained:
                 self._fault = error
+            if then is not None and explained:
+                self._go_on(then)
+        with self._guard:
+            # Only now, so that nobody who looks meanwhile takes the round for ended.
+            if then is not None and self._then.get(plan_id) is then:
+                del self._then[plan_id]
         self._clock.announce(round_key(plan_id))
+
+    def _go_on(self, then: Callable[[], None]) -> None:
+        try:
+            then()
+        except FederationError as error:
+            # A busy ledger is looked at again when somebody asks; a broken one stops the process.
+            if self._fault is None and not isinstance(error, Refused | Unavailable):
+                self._fault = error
 
 
 def unfinished(ledger: Ledger, plan_id: str | None = None) -> list[Question]:

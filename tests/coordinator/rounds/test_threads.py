@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from coordinator.clock import Clock, RealClock
+from coordinator.rounds.collection import Collection
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.rounds.dispatch import round_key
 from coordinator.rounds.round import ThreadedRounds
@@ -21,6 +22,7 @@ from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from wardround.federation.errors import AwaitingApproval, InvariantBroken, PeerUnreachable, TooFewSites
 from wardround.federation.forms.release import Release
 from wardround.federation.ledger.sqlite_file import Durability
+from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import SignedTask
 from wardround.federation.question.answer import Answer, Progress, SiteState
 
@@ -122,6 +124,61 @@ def test_an_approval_days_later_finishes_the_round_by_itself(served: Served) -> 
         served.until_told(plan_id)
     served.hospitals["two"].approve(served.coordinator)
     assert served.until_told(plan_id).estimates[0].value == 111
+
+
+def test_an_approval_in_the_instant_a_waiting_round_ends_is_taken_up(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.hospitals["two"].mood = "hold"
+    ended = Collection.expect_no_more
+    approvals: list[str] = []
+
+    def approved_meanwhile(collection: Collection, plan: Plan) -> None:
+        """The round has looked its last and still runs; only now the steward's approval arrives."""
+        ended(collection, plan)
+        if not approvals:
+            approvals.append(plan.plan_id)
+            served.hospitals["two"].approve(served.coordinator)
+
+    monkeypatch.setattr(Collection, "expect_no_more", approved_meanwhile)
+    plan_id = served.coordinator.ask(ANALYST, ask())
+    for name in ("one", "three", "two"):
+        signed = served.coordinator.claim(name, wait_seconds=LONG_SECONDS)
+        assert signed is not None
+        served.coordinator.submit(name, served.hospitals[name].answer(signed.task.plan))
+    assert served.until_told(plan_id).estimates[0].value == 111
+    assert approvals == [plan_id]
+    assert served.kinds().count("answered") == 1
+
+
+def test_what_is_remembered_of_a_running_round_is_done_once_and_only_if_it_ends_without_an_answer() -> None:
+    clock = RealClock()
+    rounds = ThreadedRounds(clock)
+    done: list[str] = []
+
+    def run(name: str, outcome: BaseException | None) -> None:
+        looked, go = threading.Event(), threading.Event()
+
+        def body() -> None:
+            looked.set()
+            go.wait(SOON_SECONDS)
+            if outcome is not None:
+                raise outcome
+
+        rounds.start(name, body)
+        looked.wait(SOON_SECONDS)
+        assert rounds.unless_answered(name, lambda: done.append("forgotten"))
+        assert rounds.unless_answered(name, lambda: done.append(name))
+        go.set()
+
+    run("waiting", AwaitingApproval("later"))
+    run("answered", None)
+    run("refused", TooFewSites("too few"))
+    clock.end()
+    rounds.close()
+    assert sorted(done) == ["refused", "waiting"]
+    assert not rounds.unless_answered("waiting", lambda: done.append("late"))
+    assert rounds.fault() is None
 
 
 class StartedAgain(ThreadedRounds):
