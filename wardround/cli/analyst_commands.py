@@ -6,12 +6,15 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wardround.cli.console import Interrupted, columns, note, print_document, show
 from wardround.federation.errors import Mistaken, QueryMistaken
+
+if TYPE_CHECKING:
+    from wardround.federation.question.answer import Preview
 
 Profile = Annotated[Path, typer.Option("--profile", metavar="FILE", help="Your profile, from the consortium.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
@@ -71,7 +74,9 @@ def ask(
             shown = f"{preview}\n{preview.explain()}" if explain else str(preview)
             print_document(preview.document()) if as_json else show(shown)
             return
-        tell_nonce(nonce, fresh=fresh, what="question")
+        if fresh:
+            # Asked first without a charge, so that nobody is told how to go on with what the other side refuses.
+            tell_nonce(federation.preview(sql, epsilon=epsilon, delta=delta, nonce=nonce, search=search).preview, nonce)
         with going_on(nonce, fresh=fresh), contextlib.closing(RoundLines(quiet=quiet)) as progress:
             result = federation.ask(
                 sql,
@@ -117,9 +122,9 @@ def chosen_nonce(*, fresh: bool, resume: str, what: str) -> str:
     return fresh_nonce() if fresh else resume
 
 
-def tell_nonce(nonce: str, *, fresh: bool, what: str) -> None:
+def tell_nonce(preview: Preview, nonce: str, *, what: str = "question") -> None:
     """Before anything is charged: whoever is killed afterwards finds what was paid for under this alone."""
-    if fresh:
+    if preview.excess is None:
         note(f"a fresh {what}; if it is interrupted, go on with --resume {nonce}")
 
 

@@ -48,7 +48,9 @@ def train(
             preview = federation.preview_training(wanted, nonce=nonce)
             print_document(preview.document()) if as_json else show(str(preview))
             return
-        tell_nonce(nonce, fresh=fresh, what="training")
+        if fresh:
+            preview = federation.preview_training(wanted, nonce=nonce)
+            tell_nonce(preview.beginning.preview, nonce, what="training")
         under = None if out is not None else FOLDER
         with going_on(nonce, fresh=fresh), contextlib.closing(TrainingLines(quiet=quiet)) as lines:
             result = federation.train(

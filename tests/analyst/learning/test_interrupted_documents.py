@@ -12,6 +12,7 @@ from tests.cli.calling import call
 from wardround.analyst.asking import client
 from wardround.analyst.asking.client import Client
 from wardround.analyst.link.link import AnalystLink
+from wardround.federation.errors import EARLIER_VERSION, ProtocolViolation
 from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
@@ -28,6 +29,8 @@ class Hands:
     stops_at: int = 0
     asked: int = 0
     stopped: bool = False
+    # An earlier version at the other end, which knows no such question.
+    earlier: bool = False
 
     def ask(self, request: AskRequest) -> str:
         self.asked += 1
@@ -40,6 +43,8 @@ class Hands:
         return self.inner.watch(plan_id, seen=seen, wait_seconds=wait_seconds)
 
     def preview(self, request: AskRequest) -> Preview:
+        if self.earlier:
+            raise ProtocolViolation(EARLIER_VERSION)
         return self.inner.preview(request)
 
     def sites(self) -> tuple[str, ...]:
@@ -95,6 +100,29 @@ def test_an_interrupted_fresh_question_goes_on_with_its_nonce(clinics: Simulated
     assert done.document()["plan_id"] != plain["plan_id"]
     assert reserved(clinics) == 2
     assert call(*words, "--resume", nonce, "--fresh").code == 2
+
+
+def test_nobody_is_told_how_to_go_on_with_what_the_other_side_refuses(
+    clinics: SimulatedFederation, hands: Hands
+) -> None:
+    Path("request.toml").write_text(request_text(rounds=2), encoding="utf-8")
+    hands.earlier = True
+    for words in (("ask", "--profile", "me", COUNT), ("train", "--profile", "me", "request.toml")):
+        refused = call(*words, "--fresh", "--json")
+        assert (refused.code, refused.document()["error"]["code"]) == (1, "ProtocolViolation")
+        assert refused.sentence() == refused.document()["error"]["message"]
+        assert "--resume" not in refused.err
+    assert (hands.asked, reserved(clinics)) == (0, 0)
+
+
+def test_a_fresh_question_that_the_budget_refuses_is_nothing_to_go_on_with(hands: Hands) -> None:
+    words = ("ask", "--profile", "me", COUNT, "--epsilon")
+    for _ in range(9):
+        refused = call(*words, "2.9", "--fresh")
+        if refused.code:
+            break
+    assert refused.code == 1
+    assert "--resume" not in refused.err
 
 
 def test_a_dry_run_of_a_fresh_question_is_not_about_the_stored_one(hands: Hands) -> None:
