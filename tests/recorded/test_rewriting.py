@@ -83,6 +83,25 @@ def test_words_are_rewritten_and_nothing_else_changes(name: str, tmp_path: Path)
         assert words(folder) == after
 
 
+@pytest.mark.parametrize("name", OLD)
+def test_what_the_version_before_writes_after_going_back_is_rewritten_when_the_newer_one_returns(
+    name: str, tmp_path: Path
+) -> None:
+    place = unpacked(name, tmp_path)
+    for role, column, table in (("consortium", "plan", "rounds"), (WAITED, "task", "requests")):
+        folder = place / role
+        messages = words(folder)
+        rewritten(folder)
+        after = words(folder)
+        late = max(messages)
+        with contextlib.closing(sqlite3.connect(folder / LEDGER_FILE)) as ledger, ledger:
+            ledger.execute(f"UPDATE {table} SET {column} = ? WHERE plan_id = ?", (messages[late], late))
+        assert words(folder) != after
+        assert call("ledger", "verify", folder).code == 0
+        rewritten(folder)
+        assert words(folder) == after
+
+
 @pytest.mark.parametrize("name", [name for name in names() if name not in OLD])
 def test_a_later_version_left_nothing_to_rewrite(name: str, tmp_path: Path) -> None:
     place = unpacked(name, tmp_path)
