@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from site_agent.serving.open_dataset import prepare_site
+from tests.cli.calling import call
+from tests.roles.enrolled import found as founded
+from tests.roles.enrolled import hospital
 from tests.screens.hostile_words import FORGED, HOSTILE
 from tests.screens.terminal import Terminal, terminal
+from tests.simulation.hospitals_on_disk import random_rows, study_text, write_site
 from wardround.analyst.learning.driver import TrainingRound
 from wardround.analyst.link.link import RoundNotice
+from wardround.cli.main import main
 from wardround.cli.progress import bar
 from wardround.cli.progress.round_lines import RoundLines, TrainingLines
 from wardround.cli.progress.steps import EVERY_SECONDS, Steps
@@ -154,6 +162,7 @@ def test_quiet_is_quiet_on_a_terminal_and_elsewhere(
     assert capsys.readouterr().err == ""
     with terminal() as found:
         monkeypatch.setattr(sys, "stderr", found.stream)
+        assert bar.bar_for("auditing", quiet=True) is None
         work()
         assert found.written() == ""
 
@@ -169,3 +178,41 @@ def test_without_a_terminal_steps_are_lines_and_counts_are_told_now_and_then(
             steps.count(f"{number} of 30 done", done=number, total=30)
             steps.thousands(1000 * number)
     assert capsys.readouterr().err == "auditing: laplace\n10 of 30 done\n20 of 30 done\n30 of 30 done\n"
+
+
+def test_preparing_says_how_many_thousand_rows_were_read_and_leaves_no_number_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = hospital(founded(tmp_path / "consortium"))
+    rows = "".join(f"{number},50,120,a\n" for number in range(2345))
+    (site.path / "visits.csv").write_text(f"patient_id,age,sbp,code\n{rows}", encoding="utf-8")
+    read: list[int] = []
+    assert prepare_site(site.path, report=lambda _: None, on_rows=read.append) == ("visits",)
+    assert read[-1] == 2345
+    assert call("site", "prepare", site.path, "--quiet").err == ""
+    assert "2345" not in call("site", "prepare", site.path).err
+    with terminal(columns=100) as found:
+        monkeypatch.setattr(sys, "stderr", found.stream)
+        with Steps("preparing", quiet=False) as steps:
+            steps.name("visits: reading rows")
+            steps.thousands(read[-1])
+            shows(found, "visits: reading rows, 2,000 so far")
+        assert found.screen() == []
+
+
+def test_many_answers_are_counted_on_a_terminal_and_their_document_is_alone(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(study_text(), encoding="utf-8")
+    write_site(tmp_path / "sites" / "north", random_rows(1, patients=9))
+    words = ("simulate", "--study", tmp_path / "study.toml", "--tables", tmp_path / "sites", "--json", "--epsilon", "1")
+    with terminal(columns=100) as found, terminal(columns=1000) as other:
+        with (
+            contextlib.redirect_stderr(found.stream),
+            contextlib.redirect_stdout(other.stream),
+            pytest.raises(SystemExit) as left,
+        ):
+            main([str(word) for word in (*words, "--repeat", 60, "SELECT COUNT(*) FROM encounters")])
+        assert left.value.code == 0
+        assert re.search(r"\d of 60 done", found.written())
+        assert found.screen() == []
+        assert other.written().count('"runs"') == 1
+        assert "done" not in other.written()

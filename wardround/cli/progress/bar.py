@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, TextIO
 
 from wardround.cli.console import columns, laid_out, note
@@ -32,6 +33,7 @@ class Bar:
         self._stream = stream
         self._text, self._done, self._total = text, 0, 0
         self._drawn: tuple[Drawn, TaskID] | None = None
+        self._began = time.monotonic()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
         self.restart()
@@ -84,6 +86,8 @@ class Bar:
             parts = (BarColumn(_BAR_COLUMNS), TimeElapsedColumn(), TextColumn("{task.fields[text]}", markup=False))
             bar = Progress(*parts, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
             task = bar.add_task("", completed=self._done, total=self._total or None, text=self._fitted())
+            # It has been under way since before the bar was.
+            bar.tasks[0].start_time = self._began
             self._drawn = (bar, task)
             bar.start()
 
