@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
+from protos._generated import analyst_service_pb2 as analyst_pb
+from protos._generated import answer_pb2
 from site_agent.serving.open_dataset import prepare_site
 from tests.cli.calling import call
+from tests.protos.certificates import TestAuthority
 from tests.roles.enrolled import found as founded
 from tests.roles.enrolled import hospital
-from tests.screens.hostile_words import FORGED, HOSTILE
-from tests.screens.terminal import Terminal, terminal
+from tests.screens.hostile_words import FORGED, HOSTILE, Desk, listening, profile_at
+from tests.screens.terminal import PATIENCE_SECONDS, Terminal, terminal
 from tests.simulation.hospitals_on_disk import random_rows, study_text, write_site
 from wardround.analyst.learning.driver import TrainingRound
 from wardround.analyst.link.link import RoundNotice
@@ -216,3 +223,36 @@ def test_many_answers_are_counted_on_a_terminal_and_their_document_is_alone(tmp_
         assert found.screen() == []
         assert other.written().count('"runs"') == 1
         assert "done" not in other.written()
+
+
+class SlowDesk(Desk):
+    """A coordinator whose site never answers."""
+
+    def Await(self, request: object, context: grpc.ServicerContext) -> analyst_pb.AwaitReply:  # noqa: N802
+        time.sleep(0.2)
+        return self.watched[0]
+
+
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Whoever runs tests in the background may have made Ctrl-C mean nothing to all that they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
+def test_a_question_that_waits_shows_its_bar_and_ctrl_c_takes_it_away(tmp_path: Path) -> None:
+    authority = TestAuthority()
+    sites = [answer_pb2.SiteProgress(site="north", state=answer_pb2.SITE_STATE_OPEN)]
+    desk = SlowDesk(watched=[analyst_pb.AwaitReply(progress=answer_pb2.Progress(seen=1, sites=sites))])
+    with listening(desk, authority) as address, terminal(columns=200) as found:
+        profile = profile_at(tmp_path, address, authority)
+        with found.process("ask", "--profile", profile, "SELECT COUNT(*) FROM visits", folder=tmp_path) as asking:
+            (row,) = shows(found, "0 of 1 answered; waiting for north")
+            assert row.startswith("━")
+            asking.send_signal(signal.SIGINT)
+            assert asking.wait(PATIENCE_SECONDS) == 130
+        (row,) = found.screen()
+        assert row.startswith("wardround: interrupted; what was asked is kept: the same command goes on")
+        assert found.written().rindex("\x1b[?25h") > found.written().rindex("\x1b[?25l"), "the cursor is back"

@@ -30,6 +30,8 @@ Explain = Annotated[bool, typer.Option("--explain", help="Say what the privacy o
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Search = Annotated[bool, typer.Option("--search", help="Find a single quantile by ten rounds of noisy binary search.")]
 
+COORDINATOR = "waiting for the coordinator"
+
 
 def add_to(app: typer.Typer) -> None:
     """Put the analyst's commands on the door."""
@@ -62,6 +64,7 @@ def ask(
     """Ask the federation a question; a question asked again costs nothing."""
     from wardround.analyst.asking.client import connect
     from wardround.cli.progress.round_lines import RoundLines
+    from wardround.cli.progress.steps import Steps
 
     check_privacy(privacy)
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="question")
@@ -70,7 +73,8 @@ def ask(
     _check_plot(plot)
     with connect(profile) as federation:
         if dry_run:
-            preview = federation.preview(sql, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
+            with Steps(COORDINATOR, quiet=quiet):
+                preview = federation.preview(sql, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
             shown = f"{preview}\n{preview.explain()}" if explain else str(preview)
             print_document(preview.document()) if as_json else show(shown)
             return
@@ -100,13 +104,15 @@ def budget(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the budget over time, as SVG.")
     ] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what the study has spent by every accountant, what remains, and what it means for one patient."""
     from wardround.analyst.asking.client import connect
+    from wardround.cli.progress.steps import Steps
 
     _check_plot(plot)
-    with connect(profile) as federation:
+    with connect(profile) as federation, Steps(COORDINATOR, quiet=quiet):
         report = federation.budget()
     if plot is not None:
         report.plot(plot)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from wardround.cli.analyst_commands import AsJson, Profile, Quiet, chosen_nonce, going_on, tell_nonce
+from wardround.cli.analyst_commands import COORDINATOR, AsJson, Profile, Quiet, chosen_nonce, going_on, tell_nonce
 from wardround.cli.console import print_document, show
 
 FOLDER = Path("models")
@@ -40,12 +40,14 @@ def train(
     from wardround.analyst.asking.client import connect
     from wardround.analyst.learning.request import read_request
     from wardround.cli.progress.round_lines import TrainingLines
+    from wardround.cli.progress.steps import Steps
 
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="training")
     wanted = read_request(request)
     with connect(profile) as federation:
         if dry_run:
-            preview = federation.preview_training(wanted, nonce=nonce)
+            with Steps(COORDINATOR, quiet=quiet):
+                preview = federation.preview_training(wanted, nonce=nonce)
             print_document(preview.document()) if as_json else show(str(preview))
             return
         if fresh:

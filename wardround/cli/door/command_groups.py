@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Iterable, MutableMapping
 from difflib import get_close_matches
 
@@ -55,9 +56,9 @@ class Door(CommandGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         widest = max(map(len, COMMANDS))
-        for role, entries in ROLES.items():
+        for role, offers in ROLES.items():
             with formatter.section(role):
-                formatter.write_dl([(name.ljust(widest), entry.text) for name, entry in entries.items()])
+                formatter.write_dl([(name.ljust(widest), offer.text) for name, offer in offers.items()])
 
     def _main_shell_completion(
         self, ctx_args: MutableMapping[str, object], prog_name: str, complete_var: str | None = None
@@ -75,17 +76,21 @@ class Door(CommandGroup):
 
 def loaded(name: str) -> click.Command:
     """A command of the table, from its module: the group that is its `app`, or one of those that it adds."""
-    entry = COMMANDS[name]
-    module = importlib.import_module(f"wardround.cli.{entry.module}")
+    offer = COMMANDS[name]
+    module = importlib.import_module(f"wardround.cli.{offer.module}")
     app: typer.Typer | None = getattr(module, "app", None)
-    if app is not None:
-        group = typer.main.get_group(app)
-        group.name, group.help = name, entry.text
-        group.epilog = f"Example: wardround {name} {next(iter(group.commands))} --help"
-        return group
-    shelf = typer.Typer(rich_markup_mode=None)
-    module.add_to(shelf)
-    return typer.main.get_group(shelf).commands[name]
+    shelf = typer.Typer(rich_markup_mode=None) if app is None else app
+    if app is None:
+        module.add_to(shelf)
+    group = typer.main.get_group(shelf)
+    for command in group.commands.values():
+        # Where there are several examples, each begins a line.
+        command.epilog = re.sub(" {2,}", "\n\n", command.epilog or "")
+    if app is None:
+        return group.commands[name]
+    group.name, group.help = name, offer.text
+    group.epilog = f"Example: wardround {name} {next(iter(group.commands))} --help"
+    return group
 
 
 def or_near(word: str, known: Iterable[str]) -> str:

@@ -41,4 +41,4 @@ ROLES: dict[str, dict[str, Offer]] = {
     },
 }
 
-COMMANDS = {name: entry for role in ROLES.values() for name, entry in role.items()}
+COMMANDS = {name: offer for role in ROLES.values() for name, offer in role.items()}
