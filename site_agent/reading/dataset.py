@@ -2,8 +2,8 @@
 
 `check` comes before the charge and may say what is wrong, because it looks at schemas only: the same words for every
 source, with the table and the column, never a value; where the rows are stays in the private text. Everything else
-comes after the charge and may say nothing but that it failed, because whatever differs by a row is an
-answer nobody paid for.
+comes after the charge and may say nothing but that it failed, because an error message
+could reveal something about a patient.
 """
 
 from __future__ import annotations

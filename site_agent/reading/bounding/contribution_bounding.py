@@ -1,10 +1,11 @@
 """Which records of a unit count, and their tally, over arrays of whole numbers.
 
-A unit with more records than count keeps an evenly spread choice of them. Its n records are put in the
-order of what they hold, and every (n / cap)-th counts, from a beginning that a keyed permutation of the
-unit's own key decides: of the n beginnings, each record is chosen by exactly `cap`. Records that are equal
-are the same to the question, so their order does not matter; nothing of another unit, no row number and
-no order of a file enters. The bound needs no randomness: exactly `cap` records are chosen from any beginning.
+If a unit has more records than may count, the hospital picks `cap` of them with a secret key, the same ones
+each time. The unit's n records are sorted by what they hold, and every (n / cap)-th is taken; a permutation
+with the secret key, applied to the unit's own key, decides which one is first. Each record is taken for
+exactly `cap` of the n possible first ones. Equal records are the same to the question, so their order does
+not matter. Nothing depends on another unit, on a row number or on the order of a file. The bound needs no
+randomness: exactly `cap` records are taken, whichever is first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The cohort: which rows a question is about, as a typed tree that is total on every row.
 
 A term compares one declared column with public values. It follows SQL's logic: a comparison with an
-absent value selects nothing. No term can raise, whatever a row holds, because an error that depends
-on one patient's row would be an answer nobody paid for.
+absent value selects nothing. No term can raise, whatever a row holds, because an error
+message could reveal something about a patient.
 """
 
 from __future__ import annotations
