@@ -10,9 +10,8 @@ import pytest
 from tests.docs.pages import ROOT
 from tools.house import Source, sources
 
-ROWS = re.findall(
-    r"(?m)^\| (?!ours )([^|]+) \| ([^|]+) \| `([\w.]+)` \|$", (ROOT / "docs/glossary.md").read_text("utf-8")
-)
+PAGE = (ROOT / "docs/glossary.md").read_text("utf-8")
+ROWS = re.findall(r"(?m)^\| (?!ours )([^|]+) \| ([^|]+) \| `([\w.]+)` \|$", PAGE)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def top(source: Source) -> set[str]:
 
 
 def test_every_line_of_a_table_is_a_word_with_a_home() -> None:
-    lines = [line for line in (ROOT / "docs/glossary.md").read_text("utf-8").splitlines() if line.startswith("|")]
+    lines = [line for line in PAGE.splitlines() if line.startswith("|")]
     heads = sum(line.startswith(("| ours |", "|---")) for line in lines)
     assert len(ROWS) == len(lines) - heads > 70
 
@@ -42,6 +41,8 @@ def test_every_line_of_a_table_is_a_word_with_a_home() -> None:
 def test_no_word_is_explained_twice() -> None:
     words = [word for row in ROWS for word in row[0].split(", ")]
     assert sorted(words) == sorted(set(words))
+    plain = re.findall(r"(?m)^- \*\*([^*]+)\*\*", PAGE.split("## Beside the words")[0])
+    assert len(plain) == len(set(plain)) > 25
 
 
 @pytest.mark.parametrize("home", sorted({row[2] for row in ROWS}))
