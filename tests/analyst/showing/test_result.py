@@ -54,7 +54,7 @@ PARAGRAPH = (
 )
 MEANING = (
     "What this can tell about whether one patient's rows are there: a belief of 1 % becomes at most 1.64 %, "
-    "one of 50 % at most 62.2 %, except with the weight δ = 1e-07."
+    "one of 50 % at most 62.2 % (ignoring a remainder of δ = 0.0000001)."
 )
 PREVIEW = Preview(
     plan_id="cd" * 32,

@@ -81,9 +81,9 @@ WORDS = (
     "10 %                                                         19.8 %               69.1 %\n"
     "50 %                                                           69 %               95.3 %\n"
     "bits learnt, at worst                                          1.15                 4.33\n"
-    "The bounds hold except with the weight δ = 1e-06: the answers are within that distance of ones for "
-    "which they always hold. It is not a chance of failure: the loss passes ε more often than δ, mostly by little. "
-    "About what rows say, rather than whether they are there, ε counts twice.\n"
+    "The bounds ignore a remainder of δ = 0.000001: the answers are within that distance of ones for "
+    "which they always hold. It is not a chance of failure: the loss exceeds ε more often than δ, mostly by little. "
+    "To tell apart what the rows say, rather than whether they are there, ε counts twice.\n"
     "\n"
     "site   state   spent ε   at δ\n"
     "─────────────────────────────\n"
@@ -143,8 +143,8 @@ def test_a_tenth_of_epsilon_is_a_seventh_of_a_bit() -> None:
     assert BudgetResult(small, STUDY).document()["meaning"]["bits"] == pytest.approx(0.144, abs=5e-4)  # type: ignore[index,call-overload]
     text = str(BudgetResult(small, STUDY))
     assert ["bits", "learnt,", "at", "worst", "0.144", "4.33"] in [line.split() for line in text.splitlines()]
-    assert "The bounds hold for every outcome (pure ε). About what rows say" in text
-    assert "weight" not in text
+    assert "The bounds hold for every outcome (pure ε). To tell apart what the rows say" in text
+    assert "remainder" not in text
 
 
 def test_no_sentence_calls_delta_a_probability() -> None:
@@ -185,7 +185,7 @@ def test_a_patient_with_many_events_is_promised_nothing_and_told_so() -> None:
 def test_an_answer_gets_one_line_of_meaning() -> None:
     assert answer_meaning("patient", PRIVACY) == (
         "What this can tell about whether one patient's rows are there: a belief of 1 % becomes at most 2.2 %, "
-        "one of 50 % at most 69 %, except with the weight δ = 1e-06."
+        "one of 50 % at most 69 % (ignoring a remainder of δ = 0.000001)."
     )
     pure = dataclasses.replace(PRIVACY, charged=Loss(0.8, 0.0))
     assert answer_meaning("event", pure).startswith("What this can tell about whether one event is there: ")
@@ -212,7 +212,7 @@ def test_html_escapes_everything_that_others_wrote() -> None:
     html = BudgetResult(report, STUDY)._repr_html_()
     assert "<script" not in html
     assert "&lt;script&gt;" in html
-    assert html.count("<table>") == 2
+    assert html.count("<table") == 2
     assert "<script" not in budget_picture(report)
 
 

@@ -32,7 +32,7 @@ def test_an_impossible_total_is_left_out_and_its_site_is_named(tmp_path: Path, t
     # 111 without the ten of site two.
     assert answer.estimates[0].value == 101
     assert (answer.answered, answer.left_out, answer.missing) == (("one", "three"), ("two",), ())
-    assert "Left out: two; its totals are such as no table gives" in str(Result(answer))
+    assert "Left out: two; it sent totals that no table can give" in str(Result(answer))
     assert "Left out: two" in Result(answer)._repr_html_()
     assert json.loads(json.dumps(Result(answer).document()))["sites"]["left_out"] == ["two"]
     world.restart()

@@ -198,7 +198,7 @@ def privacy_document(privacy: PrivacyStatement, *, unit: str) -> dict[str, Json]
 
 
 def _meaning(epsilon: float) -> dict[str, Json]:
-    """Bounds that hold outright under pure ε, and except with the weight δ otherwise."""
+    """Bounds that always hold under pure ε, and that ignore a remainder of δ otherwise."""
     return {
         "posterior": [{"prior": prior, "at_most": posterior_bound(prior, epsilon)} for prior in PRIORS],
         "bits": finite(worst_bits(epsilon)),

@@ -1,13 +1,14 @@
 """What a loss means for one patient, in plain words, and no stronger than it is.
 
-Beliefs that one unit is there are bounded outright by a pure ε. With a δ the bounds hold for answers that are within
-the weight δ of these; that is not a chance of failure, and nothing here says so (PROOFS.md#beliefs).
+A pure ε bounds every belief that one unit is there. With a δ the bounds hold for answers that are within distance δ of
+these; that is not a chance of failure, and nothing here says so (PROOFS.md#beliefs).
 """
 
 from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from decimal import Decimal
 
 from wardround.analyst.showing.text_tables import TextTable, percent
 from wardround.federation.question.answer import BudgetReport, Loss, PrivacyStatement, Remaining, Shortfall
@@ -23,7 +24,7 @@ _ADJACENCY = {
     "event": "add or remove one event (one row)",
 }
 # From one content to another is a step out and a step in.
-_TWICE = "About what rows say, rather than whether they are there, ε counts twice."
+_TWICE = "To tell apart what the rows say, rather than whether they are there, ε counts twice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,9 @@ def answer_meaning(unit: str, privacy: PrivacyStatement) -> str:
     epsilon = privacy.charged.epsilon
     rare, even = (percent(posterior_bound(prior, epsilon)) for prior in (0.01, 0.5))
     bounds = f"a belief of 1 % becomes at most {rare}, one of 50 % at most {even}"
-    weight = "" if privacy.charged.delta == 0.0 else f", except with the weight δ = {privacy.charged.delta:.3g}"
+    rest = "" if privacy.charged.delta == 0.0 else f" (ignoring a remainder of δ = {_plain(privacy.charged.delta)})"
     whom = "one patient's rows are" if unit == Unit.PATIENT else "one event is"
-    return f"What this can tell about whether {whom} there: {bounds}{weight}."
+    return f"What this can tell about whether {whom} there: {bounds}{rest}."
 
 
 def belief_table(report: BudgetReport) -> TextTable:
@@ -102,10 +103,15 @@ def weight_text(delta: float) -> str:
     if delta == 0.0:
         return f"The bounds hold for every outcome (pure ε). {_TWICE}"
     return (
-        f"The bounds hold except with the weight δ = {delta:.3g}: the answers are within that distance of ones for "
-        "which they always hold. It is not a chance of failure: the loss passes ε more often than δ, mostly by little. "
-        f"{_TWICE}"
+        f"The bounds ignore a remainder of δ = {_plain(delta)}: the answers are within that distance of ones for "
+        "which they always hold. It is not a chance of failure: the loss exceeds ε more often than δ, mostly by "
+        f"little. {_TWICE}"
     )
+
+
+def _plain(delta: float) -> str:
+    """A small number without an exponent."""
+    return f"{Decimal(f'{delta:.3g}'):f}"
 
 
 def patient_level(report: BudgetReport, study: Study) -> PatientLevel | None:

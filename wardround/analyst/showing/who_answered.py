@@ -32,9 +32,9 @@ def sites_line(answer: Answer) -> str:
     if answer.missing:
         sites.append(f"Missing: {listed(answer.missing)}.")
     if answer.left_out:
-        whose = "its" if len(answer.left_out) == 1 else "their"
+        who = "it" if len(answer.left_out) == 1 else "they"
         sites.append(
-            f"Left out: {listed(answer.left_out)}; {whose} totals are such as no table gives, so this answer is "
+            f"Left out: {listed(answer.left_out)}; {who} sent totals that no table can give, so this answer is "
             "about the sites that answered. Tell the consortium."
         )
     return " ".join(sites)
