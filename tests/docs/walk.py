@@ -111,6 +111,7 @@ class Walk:
                 break
             time.sleep(0.5)
         printed = done.stdout.decode()
+        assert "leaked" not in printed, f"{block.place}: `{title}` ends with a library's complaint:\n{printed}"
         assert done.returncode == code, f"{block.place}: `{title}` left with {done.returncode}:\n{printed}"
         return printed
 
