@@ -7,6 +7,8 @@ link to any other file of the repository becomes a download.
 import logging
 import re
 import sys
+import typing
+from collections.abc import Callable
 from pathlib import Path
 
 from jupyter_client.manager import KernelManager
@@ -57,6 +59,7 @@ default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {"Json": "Json"}
 # The inside and other libraries have no page here; a public name that is missing is still a warning.
 nitpick_ignore_regex = [("py:.*", r"(?!wardround\.(simulation\.)?\w+$).*")]
 
@@ -68,9 +71,25 @@ def raises(_app: Sphinx, _what: str, _name: str, _of: object, _options: object, 
         lines[start - 1 :] = [re.sub(r"^ +(\w+): ", r":raises \1: ", line) for line in lines[start:]]
 
 
+def plain_types(_app: Sphinx, of: Callable[..., object], _bound: object) -> None:
+    """The limits that a word keeps on its way over the wire are left out of how it is made."""
+    if of.__name__ == "__init__":
+        of.__annotations__ = typing.get_type_hints(of)
+
+
+def short_json(
+    _app: Sphinx, _what: str, _name: str, _of: object, _options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """A value of a JSON document is called Json, not by all that it may be."""
+    theirs = "TypeAliasForwardRef('Json')"
+    return signature and signature.replace(theirs, "Json"), returns and returns.replace(theirs, "Json")
+
+
 def setup(app: Sphinx) -> None:
     """Connect what is ours to Sphinx."""
     app.connect("autodoc-process-docstring", raises)
+    app.connect("autodoc-before-process-signature", plain_types)
+    app.connect("autodoc-process-signature", short_json)
 
 
 # --- Look -------------------------------------------------------------------------------------------------
