@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -64,3 +65,15 @@ def test_a_deep_import_is_found() -> None:
     assert mistakes(Block("docs/why-not.md", 1, "python", "", deep)) == [
         ("wardround.federation.study.study_file", "read_study")
     ]
+
+
+def test_the_reference_lists_every_public_name_once() -> None:
+    text = (ROOT / "docs" / "api.md").read_text("utf-8")
+    listed: dict[str, list[str]] = {door: [] for door in DOORS}
+    door = ""
+    for kind, name in re.findall(r"(?m)^\.\. (currentmodule|autoclass|autofunction):: ([\w.]+)$", text):
+        if kind == "currentmodule":
+            door = name
+        else:
+            listed[door].append(name)
+    assert {door: sorted(names) for door, names in listed.items()} == DOORS
