@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-large test-readers test-mutants test-coverage test-docs check docs mirrors protos bench lock clean
+.PHONY: help setup demo test test-all test-large test-readers test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
 
 BIN := .venv/bin
 # Hundreds of processes are started by tests: none should compile the source anew.
@@ -68,6 +68,9 @@ docs: setup  ## build the documentation site into build/docs, with the notebooks
 	@PATH="$(CURDIR)/.venv-docs/bin:$$PATH" .venv-docs/bin/sphinx-build -W --keep-going -n -q \
 	    -c docs -d "$(SITE)-doctrees" . "$(SITE)"
 	@echo "Open $(SITE)/index.html"
+
+pictures: setup  ## draw every kind of picture into build/pictures, to be looked at
+	@$(BIN)/python -m tests.analyst.pictures.gallery build/pictures
 
 mirrors: setup  ## print how the source is laid out, and what one question meets on its way; judges nothing
 	@$(BIN)/python -m tools.house

@@ -83,7 +83,6 @@ def main(folder: Path) -> None:
         "SELECT ward, RATE(died) AS r FROM visits GROUP BY ward HAVING RATE(died) < 0.3 ORDER BY r", epsilon=1.0
     )
     preview = federation.client.preview(query("visits").of("rate", "died"), epsilon=2.0)
-    asked.plot(folder / "rate.svg")
     again = ask("SELECT RATE(died) FROM visits", epsilon=1.0)
     document = {
         "from": wardround.__file__,
@@ -97,7 +96,7 @@ def main(folder: Path) -> None:
         "nearest": mistake(federation, "SELECT RATES(died) FROM visits"),
         "again": [again.answer.replayed, numbers(again)],
         "allowed": [*ALLOWED_BY_DEFAULT],
-        "drawn": (folder / "rate.svg").read_text(encoding="utf-8"),
+        "drawn": asked.plot().get_xlabel(),
     }
     federation.close()
     print(json.dumps(document))

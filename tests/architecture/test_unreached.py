@@ -33,6 +33,7 @@ EXPECTED = {
     "STAGE": "the same",
     "QUERY": "the same",
     "STEP": "the same",
+    "HEAD": "the same",
 }
 
 

@@ -163,7 +163,26 @@ CALLS: dict[str, tuple[tuple[object, ...], str]] = {
     "a study for a profile": (("ask", "--profile", "@study.toml", COUNT), "is not an analyst's profile"),
     "bytes for a profile": (("ask", "--profile", "@binary.toml", COUNT), "cannot be read as UTF-8 text"),
     # The profile would be refused too: the picture comes first, before anything could be asked and charged.
-    "a picture that is no SVG": (("ask", "--profile", "@other.profile", COUNT, "--plot", "@x.png"), "ending in .svg"),
+    "a picture of no known form": (
+        ("ask", "--profile", "@other.profile", COUNT, "--plot", "@x.jpg"),
+        "ending in .svg, .png or .pdf",
+    ),
+    "a model's picture of no known form": (
+        ("train", "--profile", "@other.profile", "@nowhere", "--plot", "@x.txt"),
+        "ending in .svg, .png or .pdf",
+    ),
+    "a picture of a training's dry run": (
+        ("train", "--profile", "@other.profile", "@nowhere", "--dry-run", "--plot", "@x.svg"),
+        "a dry run has no model to draw",
+    ),
+    "a picture of many answers": (
+        ("simulate", "--study", "@study.toml", "--tables", "@sites", COUNT, "--repeat", "3", "--plot", "@x.svg"),
+        "--plot draws one answer; leave it out, or leave out --repeat.",
+    ),
+    "a simulation's picture nowhere": (
+        ("simulate", "--study", "@study.toml", "--tables", "@sites", COUNT, "--plot", "@no/x.svg"),
+        "cannot be written",
+    ),
     "a picture of a dry run": (
         ("ask", "--profile", "@other.profile", COUNT, "--dry-run", "--plot", "@x.svg"),
         "a dry run has no answer to draw",

@@ -14,6 +14,9 @@ from wardround.cli.console import Interrupted, columns, note, print_document, sh
 from wardround.federation.errors import Mistaken, QueryMistaken
 
 if TYPE_CHECKING:
+    from wardround.analyst.learning.trained_model import TrainingResult
+    from wardround.analyst.showing.budget import BudgetResult
+    from wardround.analyst.showing.result import Result
     from wardround.federation.question.answer import Preview
 
 Profile = Annotated[Path, typer.Option("--profile", metavar="FILE", help="Your profile, from the consortium.")]
@@ -24,6 +27,9 @@ Epsilon = Annotated[
 ]
 Delta = Annotated[float | None, typer.Option("--delta", metavar="D", help="Its δ (default: the study's).")]
 Privacy = Annotated[str, typer.Option("--privacy", metavar="site|sum", help="Noise at each site, or a secure sum.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Also draw it, into a file ending in .svg, .png or .pdf.")
+]
 Long = Annotated[bool, typer.Option("--long", help="One estimate a line, with everything about it.")]
 Intervals = Annotated[bool, typer.Option("--intervals", help="Show each number's interval, too.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Say what the privacy of the answer means.")]
@@ -54,7 +60,7 @@ def ask(
         str, typer.Option("--resume", metavar="NONCE", help="Go on with a fresh question that was interrupted.")
     ] = "",
     search: Search = False,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the answer, as SVG.")] = None,
+    plot: Plot = None,
     long: Long = False,
     intervals: Intervals = False,
     explain: Explain = False,
@@ -70,7 +76,7 @@ def ask(
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="question")
     if dry_run and plot is not None:
         raise QueryMistaken("a dry run has no answer to draw; leave out --plot or --dry-run.")
-    _check_plot(plot)
+    check_plot(plot)
     with connect(profile) as federation:
         if dry_run:
             with Steps(COORDINATOR, quiet=quiet):
@@ -91,8 +97,7 @@ def ask(
                 on_progress=progress.show,
                 on_round=progress.begin,
             )
-    if plot is not None:
-        result.plot(plot)
+    draw(result, plot)
     if as_json:
         print_document(result.document())
     else:
@@ -101,9 +106,7 @@ def ask(
 
 def budget(
     profile: Profile,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the budget over time, as SVG.")
-    ] = None,
+    plot: Plot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -111,11 +114,10 @@ def budget(
     from wardround.analyst.asking.client import connect
     from wardround.cli.progress.steps import Steps
 
-    _check_plot(plot)
+    check_plot(plot)
     with connect(profile) as federation, Steps(COORDINATOR, quiet=quiet):
         report = federation.budget()
-    if plot is not None:
-        report.plot(plot)
+    draw(report, plot)
     print_document(report.document()) if as_json else show(str(report))
 
 
@@ -146,12 +148,20 @@ def going_on(nonce: str, *, fresh: bool) -> Iterator[None]:
         ) from None
 
 
-def _check_plot(plot: Path | None) -> None:
+def check_plot(plot: Path | None) -> None:
     """A wrong file is a wrong call: it is said before anything is asked and charged."""
     if plot is not None:
-        from wardround.analyst.showing.plot import check_place
+        from wardround.analyst.pictures.picture_files import check_place
 
         check_place(plot)
+
+
+def draw(result: Result | BudgetResult | TrainingResult, plot: Path | None) -> None:
+    """Draw what was found, if that is wanted."""
+    if plot is not None:
+        from wardround.analyst.pictures.picture_files import write_picture
+
+        write_picture(result.plot(), plot)
 
 
 def check_privacy(privacy: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from wardround.analyst.asking.client import Client, connect
 from wardround.analyst.learning.request import TrainingRequest
 from wardround.analyst.learning.trained_model import TrainingResult
+from wardround.analyst.pictures.picture_files import need_matplotlib, write_picture
 from wardround.analyst.showing.budget import BudgetResult
 from wardround.analyst.showing.documents import error_document
 from wardround.analyst.showing.result import Result
@@ -114,6 +115,7 @@ def run_demo(*, sites: int, keep: Path | None, pictures: Path | None, tell: Tell
     """Run the demo and return what happened as a document."""
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise ConfigurationMistaken(f"{keep} exists and is not empty; name a new folder for --keep.")
+    need_matplotlib()
     drawn = pictures or (Path(PICTURES) if keep is None else keep / "pictures")
     with contextlib.ExitStack() as stack:
         stack.enter_context(stopped_by_signals())
@@ -215,4 +217,4 @@ class _Story:
         return lines
 
     def _draw(self, drawn: Result | BudgetResult, name: str) -> None:
-        drawn.plot(self.pictures / f"{name}.svg")
+        write_picture(drawn.plot(), self.pictures / f"{name}.svg")

@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.analyst_commands import AsJson, Delta, Epsilon, Explain, Intervals, Long, Privacy, Quiet, Search
+from wardround.cli.analyst_commands import (
+    AsJson,
+    Delta,
+    Epsilon,
+    Explain,
+    Intervals,
+    Long,
+    Plot,
+    Privacy,
+    Quiet,
+    Search,
+    check_plot,
+    draw,
+)
 from wardround.cli.console import Document, columns, note, print_document, say, show
 from wardround.federation.errors import Mistaken
 from wardround.federation.study.study import Study
@@ -52,6 +65,7 @@ def simulate(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="With --train: keep the model in DIR.")
     ] = None,
+    plot: Plot = None,
     long: Long = False,
     intervals: Intervals = False,
     explain: Explain = False,
@@ -72,6 +86,9 @@ def simulate(
         raise Mistaken("--out keeps the one model of --train; leave it out, or leave out --repeat.")
     if train is not None and search:
         raise Mistaken("--search finds a quantile; leave it out with --train.")
+    if plot is not None and runs > 1:
+        raise Mistaken("--plot draws one answer; leave it out, or leave out --repeat.")
+    check_plot(plot)
     trial = _Trial(epsilon, delta, noiseless=noiseless, trusted_total=privacy == "sum", repeat=runs)
     agreed = read_study(study)
     form = _Form(long=long, intervals=intervals, explain=explain)
@@ -83,6 +100,7 @@ def simulate(
             else _models(agreed, tables, trial, train, out=out, steps=steps)
         )
         for number, result in enumerate(results, start=1):
+            draw(result, plot)
             if as_json:
                 documents.append(result.document())
             else:

@@ -8,8 +8,20 @@ from typing import Annotated
 
 import typer
 
-from wardround.cli.analyst_commands import COORDINATOR, AsJson, Profile, Quiet, chosen_nonce, going_on, tell_nonce
+from wardround.cli.analyst_commands import (
+    COORDINATOR,
+    AsJson,
+    Plot,
+    Profile,
+    Quiet,
+    check_plot,
+    chosen_nonce,
+    draw,
+    going_on,
+    tell_nonce,
+)
 from wardround.cli.console import print_document, show
+from wardround.federation.errors import Mistaken
 
 FOLDER = Path("models")
 
@@ -33,6 +45,7 @@ def train(
     resume: Annotated[
         str, typer.Option("--resume", metavar="NONCE", help="Go on with a fresh training that was interrupted.")
     ] = "",
+    plot: Plot = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -43,6 +56,9 @@ def train(
     from wardround.cli.progress.steps import Steps
 
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="training")
+    if dry_run and plot is not None:
+        raise Mistaken("a dry run has no model to draw; leave out --plot or --dry-run.")
+    check_plot(plot)
     wanted = read_request(request)
     with connect(profile) as federation:
         if dry_run:
@@ -58,4 +74,5 @@ def train(
             result = federation.train(
                 wanted, nonce=nonce, out=out, under=under, on_progress=lines.show, on_round=lines.begin
             )
+    draw(result, plot)
     print_document(result.document()) if as_json else show(str(result))

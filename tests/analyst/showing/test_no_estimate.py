@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from xml.etree import ElementTree as Tree
 
 import pytest
 
@@ -14,11 +13,10 @@ from coordinator.rounds.stored_answers import StoredAnswer, decode_answer, encod
 from protos._generated import answer_pb2 as pb
 from protos.words import ANSWER, ESTIMATE
 from tests.analyst.stored import estimate, stored
-from wardround.analyst.showing.plot import picture
 from wardround.analyst.showing.presentation import BoundQuestion, Compared, Ordering, Presentation
 from wardround.analyst.showing.result import Result
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate
+from wardround.federation.question.answer import Estimate, Loss, NoEstimate
 from wardround.federation.question.cohort import Operator
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
 
@@ -63,38 +61,6 @@ def test_frames_hold_no_number_and_the_reason() -> None:
     assert (row["AVG(sbp)_lower"], row["AVG(sbp)_upper"]) == (80.0, 200.0)
     assert (row["COUNT(*)"], row["COUNT(*)_reason"]) == (5.0, None)
     assert math.isnan(result.to_pandas()["AVG(sbp)"][0])
-
-
-def drawn(answer: Answer) -> tuple[list[str], list[str], list[str]]:
-    """The circles, the paths and the texts of a picture."""
-    tree = list(Tree.fromstring(picture(answer)).iter())  # noqa: S314 -- our own text
-    return (
-        [node.attrib["cx"] for node in tree if node.tag.endswith("circle")],
-        [node.attrib["d"] for node in tree if node.tag.endswith("path")],
-        [node.text or "" for node in tree if node.tag.endswith("text")],
-    )
-
-
-def test_a_picture_has_a_gap_and_says_so() -> None:
-    circles, _, texts = drawn(stored(estimate("mean", "sbp", 120.0, 1.0, group=(("dx", "a"),)),
-                                     unknown(group=(("dx", "b"),))))  # fmt: skip
-    assert len(circles) == 1
-    assert "no estimate" in texts
-    assert "1 of 2 have no estimate" in texts[-1]
-
-
-def test_a_curve_ends_and_a_series_breaks_where_nothing_is_known() -> None:
-    left = unknown(NoEstimate.NOBODY_LEFT, statistic="survival", column="t", interval=(0.0, 0.4), term="3")
-    curve = [estimate("survival", "t", 0.9 - time / 10, 0.01, term=str(time)) for time in (1, 2)]
-    _, ended, texts = drawn(stored(*curve, left))
-    _, whole, _ = drawn(stored(*curve, estimate("survival", "t", 0.6, 0.01, term="3")))
-    assert len(ended[1].split(" L")) < len(whole[1].split(" L"))
-    assert "no estimate" in texts
-    months = [estimate("count", None, 5.0, 1.0, group=(("on", f"2026-0{month}"),)) for month in (1, 2, 4, 5)]
-    _, pieces, _ = drawn(stored(*months[:2], unknown(statistic="count", column=None, group=(("on", "2026-03"),)),
-                                *months[2:]))  # fmt: skip
-    # A band and a line on each side of March.
-    assert len(pieces) == 4
 
 
 def grouped(view: Presentation) -> list[object]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
-from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -16,8 +13,7 @@ from tests.coordinator.hospitals import study
 from wardround.analyst.showing.budget import BudgetResult
 from wardround.analyst.showing.documents import answer_document
 from wardround.analyst.showing.interpretation import answer_meaning, date_text
-from wardround.analyst.showing.plot_series import budget_picture
-from wardround.federation.errors import MalformedMessage, Mistaken
+from wardround.federation.errors import MalformedMessage
 from wardround.federation.question.answer import (
     Answer,
     BudgetReport,
@@ -213,7 +209,6 @@ def test_html_escapes_everything_that_others_wrote() -> None:
     assert "<script" not in html
     assert "&lt;script&gt;" in html
     assert html.count("<table") == 2
-    assert "<script" not in budget_picture(report)
 
 
 def test_a_report_without_statements_still_prints() -> None:
@@ -223,42 +218,22 @@ def test_a_report_without_statements_still_prints() -> None:
     assert "accountants" not in text
 
 
-def drawn(report: BudgetReport) -> tuple[list[tuple[float, float]], float, list[str]]:
-    """The corners of the steps, the height of the cap, and the texts."""
-    tree = ElementTree.fromstring(budget_picture(report))  # noqa: S314 -- our own text
-    (path,) = [node.attrib["d"] for node in tree.iter() if node.tag.endswith("path")]
-    words = path.split()
-    moves = [float(word[1:]) for word in words[2:]]
-    corners = list(itertools.zip_longest(moves[0::2], moves[1::2], fillvalue=math.nan))
-    (cap,) = [node.attrib["y1"] for node in tree.iter() if "stroke-dasharray" in node.attrib]
-    return corners, float(cap), [node.text or "" for node in tree.iter() if node.tag.endswith("text")]
-
-
 def test_the_picture_has_a_step_for_each_charge_under_the_cap() -> None:
-    corners, cap, texts = drawn(REPORT)
-    steps = corners[:-1]
-    assert len(steps) == len(REPORT.history)
-    assert all(left[0] < right[0] and left[1] > right[1] for left, right in itertools.pairwise(steps)), "up and on"
-    assert steps[1][0] - steps[0][0] == pytest.approx((steps[2][0] - steps[0][0]) / 10, abs=0.11), "time is to scale"
-    assert all(height > cap for _, height in steps), "downwards is larger in SVG"
-    assert {"cap 3", "2023-11-14", "2023-11-24"} <= set(texts)
-    assert "Study cardio: ε spent at δ = 1e-06" in texts
+    line, cap = BudgetResult(REPORT, STUDY).plot().lines
+    assert line.get_drawstyle() == "steps-post"
+    assert list(line.get_xdata()) == [point.date for point in REPORT.history]
+    assert list(line.get_ydata()) == [point.epsilon for point in REPORT.history]
+    assert list(cap.get_ydata()) == [3.0, 3.0]
 
 
-def test_a_short_history_shows_the_time_of_day_and_an_empty_one_only_the_cap() -> None:
-    _, _, texts = drawn(dataclasses.replace(REPORT, history=REPORT.history[:1]))
-    assert "2023-11-14 22:13" in texts
-    corners, _, texts = drawn(dataclasses.replace(REPORT, history=(), events=0))
-    assert len(corners) == 1
-    assert not any("1970" in text for text in texts)
+def test_a_history_shows_its_first_and_last_date_and_an_empty_one_none() -> None:
+    def dates(report: BudgetReport) -> list[str]:
+        return [label.get_text() for label in BudgetResult(report, STUDY).plot().get_xticklabels()]
 
-
-def test_the_picture_is_written_as_svg_or_refused_in_a_sentence(tmp_path: Path) -> None:
-    result = BudgetResult(REPORT, STUDY)
-    result.plot(tmp_path / "budget.svg")
-    assert (tmp_path / "budget.svg").read_text(encoding="utf-8").startswith("<svg")
-    with pytest.raises(Mistaken, match=r"ending in \.svg"):
-        result.plot(tmp_path / "budget.png")
+    found = dates(REPORT)
+    assert (found[0], found[-1]) == ("2023-11-14\n22:13", "2023-11-24\n22:13")
+    assert dates(dataclasses.replace(REPORT, history=REPORT.history[:1])) == ["2023-11-14\n22:13"]
+    assert dates(dataclasses.replace(REPORT, history=(), events=0)) == []
 
 
 def test_a_date_is_written_in_utc() -> None:

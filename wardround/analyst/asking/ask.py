@@ -115,7 +115,8 @@ def result_of(course: MultiRoundQuestion, answered: Answered, study: Study) -> R
     answers = answered.answers
     last, asked = answers[-1], course.asked(answers)
     if course.rounds == 1:
-        return Result(last, asked, shares=_shares(answered.last, last, study), cap=study.cap.epsilon)
+        table = study.table(asked.query.table)
+        return Result(last, asked, shares=_shares(answered.last, last, study), cap=study.cap.epsilon, table=table)
     charged = composed([answer.privacy.charged for answer in answers])
     whole = dataclasses.replace(
         last,
@@ -125,7 +126,15 @@ def result_of(course: MultiRoundQuestion, answered: Answered, study: Study) -> R
     )
     shares = _shares(answered.last, last, study) if last.estimates == whole.estimates else ()
     plan_ids = tuple(answer.plan_id for answer in answers)
-    return Result(whole, asked, plan_ids=plan_ids, shares=shares, note=course.note(answers), cap=study.cap.epsilon)
+    return Result(
+        whole,
+        asked,
+        plan_ids=plan_ids,
+        shares=shares,
+        note=course.note(answers),
+        cap=study.cap.epsilon,
+        table=study.table(asked.query.table),
+    )
 
 
 def previewed(course: MultiRoundQuestion, terms: Terms, link: AnalystLink, study: Study) -> PreviewResult:

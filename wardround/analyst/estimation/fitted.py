@@ -66,6 +66,16 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreTable:
+    """Held-out patients by score, from below: the chance that stands for each, and noised counts by outcome."""
+
+    predicted: Vector
+    no: Vector
+    yes: Vector
+    noise_sd: float
+
+
+@dataclass(frozen=True, slots=True)
 class Fitted:
     """A model. `weights` are in the coordinates of its steps; coefficients are in the columns' own units."""
 
@@ -75,6 +85,7 @@ class Fitted:
     metrics: tuple[Metric, ...]
     standardisation: Standardisation
     notes: tuple[str, ...] = ()
+    scores: ScoreTable | None = None
 
 
 def settled(values: Vector) -> Vector:

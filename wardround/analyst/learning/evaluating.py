@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from wardround.analyst.estimation.fitted import Metric, RoundSums, Standardisation
+from wardround.analyst.estimation.fitted import Metric, RoundSums, ScoreTable, Standardisation
 from wardround.federation.models.model_definition import SPREADS_OF_TARGET
 from wardround.federation.models.step_layout import SCORE_BINS
 from wardround.federation.models.training import Input, Vector
@@ -52,6 +52,12 @@ def binary_metrics(
         _mean("brier", cells, squares, sums.noise_sd, within=(0.0, 1.0)),
         _mean("calibration", cells, excess, sums.noise_sd, within=(-1.0, 1.0)),
     )
+
+
+def score_table(sums: RoundSums, edges: tuple[float, ...], expected: Callable[[Vector, float], Vector]) -> ScoreTable:
+    """The same cells as they were released, for curves."""
+    cells = sums.totals[0].reshape(SCORE_BINS, 2)
+    return ScoreTable(expected(_representatives(edges), 1.0), cells[:, 0], cells[:, 1], sums.noise_sd)
 
 
 def reach_of(target: Input, scaling: Standardisation) -> float:

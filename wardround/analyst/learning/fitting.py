@@ -12,7 +12,7 @@ from typing import Protocol
 
 from wardround.analyst.estimation import inference
 from wardround.analyst.estimation.averaged_sgd import AveragedSgd
-from wardround.analyst.estimation.fitted import Coefficient, Combine, Fitted, Metric, RoundSums, settled
+from wardround.analyst.estimation.fitted import Coefficient, Combine, Fitted, Metric, RoundSums, ScoreTable, settled
 from wardround.analyst.estimation.least_squares import LeastSquares
 from wardround.analyst.estimation.preconditioned_gradient import PreconditionedGradient
 from wardround.analyst.learning import evaluating
@@ -71,6 +71,7 @@ class _Fit:
     turn: int = 0
     learner: PreconditionedGradient | AveragedSgd | LeastSquares | None = None
     metrics: tuple[Metric, ...] = ()
+    scores: ScoreTable | None = None
 
     # --- Fitting ------------------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class _Fit:
         notes.extend(evaluating.doubts(self.metrics))
         if self.combine is not None:
             notes.append("standard errors are those of the plain sum, whichever strategy combined the sites' models")
-        return Fitted(kind, weights, found, self.metrics, state.scaling, tuple(notes))
+        return Fitted(kind, weights, found, self.metrics, state.scaling, tuple(notes), self.scores)
 
     # --- Rounds -------------------------------------------------------------------------------------------
 
@@ -139,7 +140,9 @@ class _Fit:
             case StageKind.GRADIENT:
                 return self._descended(step, sums)
             case StageKind.SCORES if is_binary(self.training.model.kind):
-                return replace(self, metrics=evaluating.binary_metrics(sums, step.edges, state.model.expected))
+                expected = state.model.expected
+                scores = evaluating.score_table(sums, step.edges, expected)
+                return replace(self, metrics=evaluating.binary_metrics(sums, step.edges, expected), scores=scores)
             case StageKind.SCORES:
                 return replace(self, metrics=evaluating.numeric_metrics(sums, state.reach))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wardround.analyst.learning.driver import Beginning, Trained
 from wardround.analyst.learning.model_card import (
@@ -19,6 +20,8 @@ from wardround.analyst.learning.model_card import (
 from wardround.analyst.learning.model_store import keep
 from wardround.analyst.learning.planner import noise_of
 from wardround.analyst.learning.predictor import Columns, Predictor, categories_of
+from wardround.analyst.pictures.picture_files import need_matplotlib
+from wardround.analyst.pictures.picture_words import ColumnWords, price_text, without_text
 from wardround.analyst.showing.documents import Json, privacy_document, refusal_document
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much
 from wardround.analyst.showing.result import protection_text
@@ -39,6 +42,9 @@ from wardround.federation.plain_text import escaped
 from wardround.federation.question.answer import PrivacyStatement
 from wardround.federation.refusal import refusal_texts
 from wardround.federation.study.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,6 +82,29 @@ class TrainingResult:
         """Keep the model in a folder, its numbers and its card; `wardround.load_model` reads it again."""
         place = keep(Path(folder), self.predictor, card_document(self.trained, self.study))
         return replace(self, artifact=place)
+
+    def plot(self, ax: Axes | None = None, *, of: str = "") -> Axes:
+        """Draw coefficients, calibration and the ROC curve: into `ax` the one that `of` names, or into a new figure.
+
+        Returns the first Axes of what was drawn.
+        """
+        need_matplotlib()
+        from wardround.analyst.pictures.models import ModelWords, model_picture  # noqa: PLC0415 - an extra
+
+        model, answers = self.trained.beginning.outline.training.model, self.trained.answers
+        first = without_text(
+            missing=sorted({site for answer in answers for site in answer.missing}),
+            refused=sorted({site for answer in answers for site, _ in answer.refused}),
+            left_out=sorted(self.trained.left_out),
+        )
+        units = {column.name: column.unit for column in self.study.table(model.table).columns if column.unit}
+        words = ModelWords(self.predictor.target.name, ColumnWords(units), first, self._small_print())
+        return model_picture(self.trained.fitted, words).draw(ax, of=of)
+
+    def _small_print(self) -> str:
+        if self.trained.answers[-1].noiseless:
+            return "No noise was added: a simulation, and nothing is private."
+        return f"Bars: 95% intervals of the noise and sample. {price_text(self.privacy)}"
 
     def document(self) -> dict[str, Json]:
         """The JSON document of `wardround train --json`."""

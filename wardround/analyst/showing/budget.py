@@ -7,10 +7,10 @@ guarantees, what remains, and what all of it means for one patient.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from wardround.analyst.pictures.picture_files import need_matplotlib
 from wardround.analyst.showing.documents import Json, budget_document
 from wardround.analyst.showing.interpretation import (
     adjacency,
@@ -22,12 +22,13 @@ from wardround.analyst.showing.interpretation import (
     unit_text,
     weight_text,
 )
-from wardround.analyst.showing.plot import write_picture
-from wardround.analyst.showing.plot_series import budget_picture
 from wardround.analyst.showing.text_tables import TextTable, as_html, as_text, listed
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.answer import BudgetReport
 from wardround.federation.study.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _PROMISED = (
     "The cap holds even if each question was chosen after reading earlier answers. "
@@ -50,9 +51,15 @@ class BudgetResult:
         """The JSON document of `wardround budget --json`."""
         return budget_document(self.report, self.study)
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw the budget over time, under its cap, into an .svg file."""
-        write_picture(budget_picture(self.report), Path(path))
+    def plot(self, ax: Axes | None = None, *, of: str = "") -> Axes:
+        """Draw the budget over time, by hospital and by accountant: into `ax` the one that `of` names, or a new figure.
+
+        Returns the first Axes of what was drawn.
+        """
+        need_matplotlib()
+        from wardround.analyst.pictures.budgets import budget_picture  # noqa: PLC0415 - an extra
+
+        return budget_picture(self.report).draw(ax, of=of)
 
     def __str__(self) -> str:
         beliefs = [as_text(belief_table(self.report)), *self._meaning()]

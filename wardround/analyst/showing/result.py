@@ -5,17 +5,16 @@ A number is never shown without its error, nor an answer without what it cost an
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wardround.analyst.pictures.picture_files import need_matplotlib
 from wardround.analyst.showing import frames
 from wardround.analyst.showing.documents import AnswerExtras, Json, answer_document, preview_document
+from wardround.analyst.showing.drawn_columns import drawn_columns
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much, unit_text
-from wardround.analyst.showing.plot import picture, write_picture
 from wardround.analyst.showing.presentation import BoundQuestion, Gap, Shown, shown, statistic_label
 from wardround.analyst.showing.privacy_line import NO_NOISE, answer_line, preview_line
 from wardround.analyst.showing.text_tables import (
@@ -39,11 +38,13 @@ from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate, Preview, PrivacyStatement
 from wardround.federation.question.query import Query, Statistic
 from wardround.federation.statistics import find
+from wardround.federation.study.study import Table
 from wardround.privacy.mechanisms.private_selection import Choosing
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    from matplotlib.axes import Axes
 
 _MECHANISMS = {"discrete_gaussian": "discrete Gaussian", "discrete_laplace": "discrete Laplace"}
 
@@ -54,7 +55,8 @@ class Result(Readable):
     """The answer to one question, as the question wants it shown: a row a group and a column an aggregate.
 
     `answer` has everything that was released, whatever is shown. `plan_ids` are those of all rounds, when there
-    were several; `shares` says how the aggregates shared the charge; `cap` is the ε of the study.
+    were several; `shares` says how the aggregates shared the charge; `cap` is the ε of the study; `table` is the
+    study's, for units.
     """
 
     answer: Answer
@@ -63,6 +65,7 @@ class Result(Readable):
     shares: tuple[tuple[str, float], ...] = ()
     note: str = ""
     cap: float | None = None
+    table: Table | None = None
 
     @cached_property
     def shown(self) -> Shown:
@@ -90,9 +93,15 @@ class Result(Readable):
     def __iter__(self) -> Iterator[Estimate]:
         return iter(self.estimates)
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw the answer, with its intervals, into an .svg file."""
-        write_picture(picture(self.answer, self.shown.lines), Path(path))
+    def plot(self, ax: Axes | None = None, *, of: str = "") -> Axes:
+        """Draw the answer, with its intervals: into `ax`, or into a new figure, whose first Axes is returned.
+
+        A new figure has a panel for each aggregate; `of` chooses one by its title.
+        """
+        need_matplotlib()
+        from wardround.analyst.pictures.answers import answer_picture  # noqa: PLC0415 - an extra
+
+        return answer_picture(self.answer, self.shown.lines, drawn_columns(self.asked, self.table)).draw(ax, of=of)
 
     def document(self) -> dict[str, Json]:
         """The JSON document of `wardround ask --json`."""

@@ -34,11 +34,21 @@ class Number(StrEnum):
 
 
 class Drawing(StrEnum):
-    """What a picture makes of the numbers of one group."""
+    """What a picture makes of the numbers of an aggregate."""
 
-    ROWS = "rows"
+    POINTS = "points"
     BARS = "bars"
     STEPS = "steps"
+    TABLE = "table"
+
+
+class MeasuredIn(StrEnum):
+    """What a number is measured in: its column's unit or the square of it, records, or nothing."""
+
+    COLUMN = "column"
+    SQUARE = "square"
+    RECORDS = "records"
+    NOTHING = "nothing"
 
 
 class TermKind(StrEnum):
@@ -156,12 +166,19 @@ class Definition:
     label: Callable[[Aggregate, str, str], str] | None = None
     label_of_column: Callable[[str | None, str], str] = lambda column, name: f"{name}({column})"
     # Whether groups can be compared by it; whether its term is a second column; how several numbers of a group are laid
-    # out; how it is drawn, and which numbers of a column are drawn beside each other.
+    # out.
     one_number: bool = True
     pairs: bool = False
     terms: TermLayout = TermLayout()
-    drawing: Drawing = Drawing.ROWS
+    # How it is drawn, along which axis and within which limits; what its terms are, which numbers of a column are drawn
+    # beside each other, and which of the last terms are only told, in which words.
+    drawing: Drawing = Drawing.POINTS
+    measure: MeasuredIn = MeasuredIn.COLUMN
+    axis: str = ""
+    limits: tuple[float, float] | None = None
+    term_axis: str = ""
     beside: str = ""
+    aside: tuple[tuple[str, str], ...] = ()
 
     # Releases that are no noised vector: keys above a threshold, or where `votes` a vote of each site. What makes one
     # plan better than another (the less the better), and the error and the note of a dry run.

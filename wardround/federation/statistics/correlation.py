@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers, the_first
+from wardround.federation.forms.definition import EVEN, Definition, Function, MeasuredIn, need_numbers, the_first
 from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Total, Unknown, estimate, farthest
 from wardround.federation.question.answer import Estimate, NoEstimate
 from wardround.federation.question.query import MAX_COLUMNS, Statistic
@@ -140,4 +140,7 @@ CORRELATION = Definition(
     stands_for=the_first,
     one_number=False,
     pairs=True,
+    measure=MeasuredIn.NOTHING,
+    term_axis="columns",
+    limits=(-1.0, 1.0),
 )

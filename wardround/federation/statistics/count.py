@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.forms.definition import Definition, Function, as_counted
+from wardround.federation.forms.definition import Definition, Function, MeasuredIn, as_counted
 from wardround.federation.forms.parts import Frame, Part, Records, Sums
 from wardround.federation.forms.totals import Estimated, Total, estimate
 from wardround.federation.question.answer import Estimate
@@ -83,4 +83,5 @@ COUNT = Definition(
     columns=(0, 1),
     text=lambda aggregate, name, _: counted(aggregate.column, name),
     label_of_column=counted,
+    measure=MeasuredIn.RECORDS,
 )

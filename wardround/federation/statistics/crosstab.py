@@ -13,7 +13,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wardround.federation.forms.definition import Definition, Function, TermLayout, as_counted, need_public_values
+from wardround.federation.forms.definition import (
+    Definition,
+    Drawing,
+    Function,
+    MeasuredIn,
+    TermLayout,
+    as_counted,
+    need_public_values,
+)
 from wardround.federation.forms.parts import Frame, Part, Records, Sums
 from wardround.federation.forms.totals import NORMAL, Estimated, Floats, Total, TotalNoise, estimate
 from wardround.federation.question.answer import NOISE_AWARE, Estimate
@@ -157,4 +165,7 @@ CHI_SQUARE = Definition(
     of_each="of each cell of the table",
     one_number=False,
     terms=TermLayout(summary=("statistic", NOISE_AWARE, "degrees_of_freedom", "p_value"), crossed=True),
+    drawing=Drawing.TABLE,
+    aside=((NOISE_AWARE, "noise-aware statistic"), ("degrees_of_freedom", "degrees of freedom"), ("p_value", "p =")),
+    measure=MeasuredIn.RECORDS,
 )

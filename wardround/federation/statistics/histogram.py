@@ -13,6 +13,7 @@ from wardround.federation.forms.definition import (
     Definition,
     Drawing,
     Function,
+    MeasuredIn,
     Number,
     TermKind,
     TermLayout,
@@ -66,4 +67,5 @@ HISTOGRAM = Definition(
     one_number=False,
     terms=TermLayout(kind=TermKind.INTERVAL),
     drawing=Drawing.BARS,
+    measure=MeasuredIn.RECORDS,
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 
 from wardround.federation.errors import InvariantBroken, QueryMistaken
-from wardround.federation.forms.definition import Definition, Function, Received, as_counted
+from wardround.federation.forms.definition import Definition, Function, MeasuredIn, Received, as_counted
 from wardround.federation.forms.parts import Frame, Part, Records, Sums
 from wardround.federation.forms.totals import Estimated, estimate, noise_of
 from wardround.federation.question.answer import Estimate
@@ -133,4 +133,5 @@ KEYS = Definition(
     from_releases=shown_keys,
     merit=threshold,
     promise=promise,
+    measure=MeasuredIn.RECORDS,
 )

@@ -14,6 +14,7 @@ from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.definition import (
     Definition,
     Function,
+    MeasuredIn,
     Received,
     TermLayout,
     as_counted,
@@ -145,4 +146,6 @@ MODE = Definition(
     from_releases=votes,
     merit=expected_regret,
     promise=promise,
+    measure=MeasuredIn.RECORDS,
+    aside=(("regret", "the true first has at most so many more:"),),
 )

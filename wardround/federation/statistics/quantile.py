@@ -258,5 +258,6 @@ QUANTILE = Definition(
     assumed=EVEN,
     text=lambda aggregate, _, operands: f"PERCENTILE_CONT({aggregate.level!r}) WITHIN GROUP (ORDER BY {operands})",
     label=label,
+    term_axis="level",
     beside="quantiles",
 )

@@ -313,4 +313,7 @@ REGRESSION = Definition(
     stands_for=the_first,
     one_number=False,
     terms=TermLayout("coefficient", summary=_SUMMARY),
+    term_axis="column",
+    axis="change in {column} for one more unit of each column",
+    aside=(("intercept", "intercept"), ("r_squared", "R²"), ("residual_sd", "residual standard deviation")),
 )

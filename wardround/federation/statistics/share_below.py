@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.forms.definition import Definition, Function, Number, as_counted, need_ordered
+from wardround.federation.forms.definition import Definition, Function, MeasuredIn, Number, as_counted, need_ordered
 from wardround.federation.forms.grids import below_coding
 from wardround.federation.forms.parts import Frame, Part, exact_number, narrowed
 from wardround.federation.forms.totals import Total, estimate, number_text
@@ -59,4 +59,6 @@ SHARE_BELOW = Definition(
     number=Number.LEVEL,
     typical=typical,
     text=lambda aggregate, name, operands: f"{name}({operands}, {aggregate.level!r})",
+    measure=MeasuredIn.NOTHING,
+    axis="share of patients",
 )

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from wardround.federation.forms.definition import EVEN, Definition, Function, need_numbers
+from wardround.federation.forms.definition import EVEN, Definition, Function, MeasuredIn, need_numbers
 from wardround.federation.forms.grids import MOMENT_LEVELS, level_quantiser
 from wardround.federation.forms.parts import Frame, Part, Records, Sums, Tally
 from wardround.federation.forms.totals import Estimated, Total, TotalNoise, Unknown, estimate
@@ -144,7 +144,7 @@ def typical(part: Part, number: float) -> list[int]:
     return [round(number * square), 0, -round(number * square / 6)]
 
 
-def _definition(statistic: Statistic, *names: str) -> Definition:
+def _definition(statistic: Statistic, measure: MeasuredIn, *names: str) -> Definition:
     return Definition(
         statistic=statistic,
         functions=tuple(Function(name) for name in names),
@@ -157,9 +157,10 @@ def _definition(statistic: Statistic, *names: str) -> Definition:
         never_below_nought=lambda _: [True, False, False],
         typical=typical,
         assumed=EVEN,
+        measure=measure,
     )
 
 
 # All spreads are those of the patients who are there, whatever a database calls them.
-VARIANCE = _definition(Statistic.VARIANCE, "VARIANCE", "VAR_SAMP", "VAR_POP")
-STD = _definition(Statistic.STD, "STDDEV", "STDDEV_SAMP", "STDDEV_POP")
+VARIANCE = _definition(Statistic.VARIANCE, MeasuredIn.SQUARE, "VARIANCE", "VAR_SAMP", "VAR_POP")
+STD = _definition(Statistic.STD, MeasuredIn.COLUMN, "STDDEV", "STDDEV_SAMP", "STDDEV_POP")

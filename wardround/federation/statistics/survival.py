@@ -20,6 +20,7 @@ from wardround.federation.forms.definition import (
     Definition,
     Drawing,
     Function,
+    MeasuredIn,
     Number,
     TermKind,
     TermLayout,
@@ -206,4 +207,8 @@ SURVIVAL = Definition(
     one_number=False,
     terms=TermLayout(kind=TermKind.NUMBER, summary=(_MEDIAN,)),
     drawing=Drawing.STEPS,
+    measure=MeasuredIn.NOTHING,
+    axis="share without the event",
+    limits=(0.0, 1.0),
+    aside=((_MEDIAN, "median"),),
 )
