@@ -205,6 +205,8 @@ def test_a_survival_curve_falls_in_steps_inside_its_band_and_ends(figures: Drawn
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("days [days]", "share without the event")
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names[0] == "C00: median 150.0 ± 8.0"
+    ended = next(ax for ax in figures["survival-long-names"].axes if ax.get_legend())
+    assert [line.get_xdata()[0] for line in ended.lines if line.get_marker() == "x"] == [360, 300, 255]
     assert names[-1] == "no estimate from here on"
 
 

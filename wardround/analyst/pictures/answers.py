@@ -241,6 +241,7 @@ def _note(answer: Answer, lines: Sequence[ShownEstimate]) -> str:
             else "noise, some of the sample too"
         )
         told.append(f"Bars and bands: {known[0].confidence:.0%} intervals of the {of}.")
+    told += dict.fromkeys(lacking for line in lines if (lacking := _definition(line).lacking))
     return " ".join([*told, price_text(answer.privacy)])
 
 

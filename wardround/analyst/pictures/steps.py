@@ -33,7 +33,7 @@ def draw_steps(ax: Axes, size: Size, cells: Sequence[Cell], axis: AxisTitles, to
         ]
         found.sort(key=lambda point: point[0])
         _draw_curve(ax, [point for point in found if point[1].value is not None], style)
-        lost = lost or _mark_end(ax, found, style)
+        lost = _mark_end(ax, found, style) or lost
     times = [time for cell in cells if (time := time_of(cell.row)) is not None]
     low, high = axis.limits or (0.0, 1.0)
     ax.set_ylim(low, high + _ABOVE)

@@ -179,6 +179,8 @@ class Definition:
     term_axis: str = ""
     beside: str = ""
     aside: tuple[tuple[str, str], ...] = ()
+    # What a reader looks for in such a picture and does not find.
+    lacking: str = ""
 
     # Releases that are no noised vector: keys above a threshold, or where `votes` a vote of each site. What makes one
     # plan better than another (the less the better), and the error and the note of a dry run.

@@ -211,4 +211,5 @@ SURVIVAL = Definition(
     axis="share without the event",
     limits=(0.0, 1.0),
     aside=((_MEDIAN, "median"),),
+    lacking="Numbers at risk are not released.",
 )
