@@ -308,6 +308,14 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "nothing-known": lambda: drawn(answered(*(unknown("mean", "sbp", group) for group in categories(3)))),
     "nothing": lambda: drawn(answered()),
     "one-huge-number": lambda: drawn(answered(estimate("sum", "cost", 1e12 + 7, 2.0))),
+    "huge-numbers-by-long-names": lambda: drawn(
+        answered(
+            *(
+                estimate("sum", "cost", 1e13 + place, 1.0, group)
+                for place, group in enumerate(crossed(categories(3, LONG), (LONG.format("a"), LONG.format("b"))))
+            )
+        )
+    ),
     "model": model,
     "model-few-patients": lambda: model(few=True),
     "model-of-numbers": perceptron,

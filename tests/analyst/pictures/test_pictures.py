@@ -85,7 +85,7 @@ def test_no_two_names_of_an_axis_touch(figure: Figure) -> None:
         for which in "xy":
             boxes = [box(text) for text in shown_ticks(ax, which)]
             for one, other in itertools.combinations(boxes, 2):
-                assert not one.padded(-1).overlaps(other.padded(-1)), (ax.get_title(loc="left"), which)
+                assert not one.overlaps(other), (ax.get_title(loc="left"), which)
 
 
 def test_no_title_touches_another_text(figure: Figure) -> None:
