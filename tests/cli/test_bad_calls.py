@@ -126,6 +126,12 @@ SHARPNESS = {
 }
 
 
+@pytest.mark.parametrize("form", ["--long", "--intervals", "--explain"])
+def test_a_training_has_no_form_of_an_answer(desk: Desk, form: str) -> None:
+    trained = desk("simulate", "--study", "@study.toml", "--tables", "@sites", "--train", "@none.toml", form)
+    wrong(trained, code=2, says="--long, --intervals and --explain are for the answer to a question; leave them out")
+
+
 @pytest.mark.parametrize("options", SHARPNESS, ids=" ".join)
 def test_a_senseless_loss_is_one_sentence(desk: Desk, options: tuple[str, str]) -> None:
     code, says = SHARPNESS[options]

@@ -89,9 +89,13 @@ def simulate(
     if plot is not None and runs > 1:
         raise Mistaken("--plot draws one answer; leave it out, or leave out --repeat.")
     check_plot(plot)
+    form = _Form(long=long, intervals=intervals, explain=explain)
+    if train is not None and form != _Form():
+        raise Mistaken(
+            "--long, --intervals and --explain are for the answer to a question; leave them out with --train."
+        )
     trial = _Trial(epsilon, delta, noiseless=noiseless, trusted_total=privacy == "sum", repeat=runs)
     agreed = read_study(study)
-    form = _Form(long=long, intervals=intervals, explain=explain)
     documents: list[Document] = []
     with Steps("asking" if train is None else "training", quiet=quiet) as steps:
         results = (
@@ -127,9 +131,9 @@ class _Trial:
 class _Form:
     """How an answer is shown."""
 
-    long: bool
-    intervals: bool
-    explain: bool
+    long: bool = False
+    intervals: bool = False
+    explain: bool = False
 
     def text(self, result: Result | TrainingResult) -> str:
         from wardround.analyst.learning.trained_model import TrainingResult

@@ -15,6 +15,7 @@ from wardround.analyst.showing import frames
 from wardround.analyst.showing.documents import AnswerExtras, Json, answer_document, preview_document
 from wardround.analyst.showing.drawn_columns import drawn_columns
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much, unit_text
+from wardround.analyst.showing.long_table import long_table
 from wardround.analyst.showing.presentation import BoundQuestion, Gap, Shown, shown, statistic_label
 from wardround.analyst.showing.privacy_line import NO_NOISE, answer_line, preview_line
 from wardround.analyst.showing.text_tables import (
@@ -22,12 +23,9 @@ from wardround.analyst.showing.text_tables import (
     TextTable,
     as_html,
     as_text,
-    cell_text,
-    estimate_text,
     isolated,
     listed,
     percent,
-    value_text,
     with_error,
 )
 from wardround.analyst.showing.who_answered import lacking_line, sites_line
@@ -36,8 +34,7 @@ from wardround.analyst.showing.wide_text import screen_width, text_tables
 from wardround.federation.plain_text import escaped
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate, Preview, PrivacyStatement
-from wardround.federation.question.query import Query, Statistic
-from wardround.federation.statistics import find
+from wardround.federation.question.query import Query
 from wardround.federation.study.study import Table
 from wardround.privacy.mechanisms.private_selection import Choosing
 
@@ -173,27 +170,8 @@ class Result(Readable):
             for number, piece in enumerate(text_tables(table, intervals=intervals, width=width))
         ]
 
-    def _groups(self) -> tuple[str, ...]:
-        """The group columns of all lines: the cells of a table have some that its test has not."""
-        return tuple(dict.fromkeys(name for each in self for name, _ in each.group))
-
     def _table(self) -> TextTable:
-        groups = self._groups()
-        lines = self.shown.lines
-        confidence = percent(lines[0].estimate.confidence) if lines else "95 %"
-        terms = any(line.estimate.term for line in lines)
-        rows = tuple(
-            (
-                *(cell_text(value_text(cells[name])) if name in cells else "" for name in groups),
-                line.label,
-                *((cell_text(_term(line.estimate)),) if terms else ()),
-                *estimate_text(line.estimate.value, line.estimate.standard_error, line.estimate.shown_interval),
-            )
-            for line in lines
-            for cells in (dict(line.estimate.group),)
-        )
-        headings = (*groups, "statistic", *(("term",) if terms else ()), "estimate", f"{confidence} interval")
-        return TextTable(headings, rows, 2)
+        return long_table(self.shown.lines)
 
     def _short_paragraphs(self) -> list[str]:
         if self.answer.noiseless:
@@ -340,12 +318,6 @@ class PreviewResult(Readable):
 def split_text(shares: Sequence[tuple[str, float]]) -> str:
     """Who has which part of the charge."""
     return ", ".join(f"{label} {percent(share)}" for label, share in shares)
-
-
-def _term(estimate: Estimate) -> str:
-    """Which of several numbers: of a correlation both columns, because every pair has one."""
-    paired = find(Statistic(estimate.statistic)).pairs
-    return f"{estimate.column}, {estimate.term}" if paired else estimate.term
 
 
 def protection_text(unit: str, privacy: PrivacyStatement) -> str:

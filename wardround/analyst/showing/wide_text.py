@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from wardround.analyst.showing.text_tables import TextTable, cell_text, estimate_text, percent, value_text
+from wardround.analyst.showing.text_tables import MAX_LINES, TextTable, cell_text, estimate_text, percent, value_text
 from wardround.analyst.showing.wide_tables import Interval, Key, KeyColumn, Month, NumberColumn, WideTable
 from wardround.federation.plain_text import fitted, width_of
 from wardround.federation.question.answer import Estimate
@@ -93,8 +93,8 @@ def _cell(estimate: Estimate | None) -> tuple[str, str]:
 
 
 def _width(columns: Sequence[_Column]) -> int:
-    """How wide columns are on a screen, each with the gap before it."""
-    return sum(_BETWEEN + max(map(width_of, column)) for column in columns)
+    """How wide columns are on a screen, each with the gap before it; rows that are cut off take no room."""
+    return sum(_BETWEEN + max(map(width_of, column[: MAX_LINES + 1])) for column in columns)
 
 
 def _narrowed(keys: list[_Column], width: int) -> list[_Column]:
