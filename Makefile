@@ -65,7 +65,7 @@ check: setup  ## style, types, layers and generated code, in under a minute
 SITE ?= build/docs
 docs: setup  ## build the documentation site into build/docs, with the notebooks' answers and pictures
 	@tools/setup docs/requirements.lock .venv-docs
-	@PATH="$(CURDIR)/.venv-docs/bin:$$PATH" .venv-docs/bin/sphinx-build -W --keep-going -n -q \
+	@PATH="$(CURDIR)/.venv-docs/bin:$$PATH" .venv-docs/bin/sphinx-build -E -W --keep-going -n -q \
 	    -c docs -d "$(SITE)-doctrees" . "$(SITE)"
 	@echo "Open $(SITE)/index.html"
 

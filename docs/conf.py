@@ -96,7 +96,7 @@ def setup(app: Sphinx) -> None:
 
 html_theme = "furo"
 html_title = "wardround"
-templates_path = ["site"]
+templates_path = ["templates"]
 # The address of the site opens its first page, which lies beside the others in docs/.
 html_additional_pages = {"index": "first_page.html"}
 html_copy_source = False
