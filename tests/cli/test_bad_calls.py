@@ -76,7 +76,7 @@ QUESTIONS = {
     "SELECT sbp, COUNT(*) FROM encounters GROUP BY sbp": "'sbp'",
     "SELECT AVG(patient_id) FROM encounters": "unit key",
     "SELECT * FROM encounters": "COUNT",
-    "SELECT patient_id FROM encounters": "GROUP BY",
+    "SELECT patient_id FROM encounters": "COUNT(DISTINCT patient_id)",
     "SELECT COUNT(*) FROM encounters a JOIN encounters b ON a.age = b.age": "join",
     "SELECT COUNT(*) FROM encounters, encounters": "table",
     "SELECT COUNT(*) OVER () FROM encounters": "window",

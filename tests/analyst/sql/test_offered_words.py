@@ -15,9 +15,9 @@ from wardround.analyst.asking.binding import settled
 from wardround.analyst.asking.builder import Draft, query
 from wardround.analyst.asking.multi_round import course_of
 from wardround.analyst.showing.presentation import BoundQuestion
+from wardround.analyst.sql.offered_words import condition_words, name_words, offered, question_words, quoted
 from wardround.analyst.sql.read import read
 from wardround.analyst.sql.terms import FORMS, INSTEAD
-from wardround.analyst.sql.words import condition_words, name_words, offered, question_words, quoted
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from matplotlib.axes import Axes
 
-from wardround.analyst.pictures import bars, series, steps
+from wardround.analyst.pictures import bars, series, step_curves
 from wardround.analyst.pictures.bars import draw_bars, edges_of
 from wardround.analyst.pictures.figure import Panel, Picture
 from wardround.analyst.pictures.lettering import NO_ESTIMATE, Size, error_text, value_text
@@ -72,7 +72,7 @@ def _panels(name: str, lines: Sequence[ShownEstimate], answer: Answer, columns: 
             )
             cells, told = _by_group(lines, definition)
             return [
-                Panel(each, steps.HEIGHT, partial(draw_steps, cells=some, axis=axis, told=told), told.get("", ""))
+                Panel(each, step_curves.HEIGHT, partial(draw_steps, cells=some, axis=axis, told=told), told.get("", ""))
                 for each, some in _parted(name, cells)
             ]
         case Drawing.BARS if all(edges_of(line.estimate.term) for line in lines):

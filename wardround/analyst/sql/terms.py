@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from wardround.analyst.sql.words import name_words, offered, question_words
+from wardround.analyst.sql.offered_words import name_words, offered, question_words
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.plain_text import escaped
 from wardround.federation.statistics import ALL

@@ -12,8 +12,8 @@ import re
 
 from sqlglot import exp
 
+from wardround.analyst.sql.offered_words import condition_words, name_words, quoted
 from wardround.analyst.sql.terms import NAMES, OF_A_ROW, QuestionTable, column_name, describe, shown, unwrapped
-from wardround.analyst.sql.words import condition_words, name_words, quoted
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.limits import MAX_TEXT
 from wardround.federation.plan.sql_text import literal_text
