@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from wardround.analyst.showing.wide_tables import Interval, Key, KeyColumn, Month, NumberColumn, WideTable
+from wardround.analyst.showing.wide_tables import Key, KeyColumn, Month, NumberColumn, ValueRange, WideTable
 from wardround.analyst.showing.wide_text import key_text
 from wardround.federation.study.study import Value
 
@@ -91,10 +91,10 @@ def _keys(keys: Sequence[KeyColumn], numbers: Container[str]) -> list[TypedColum
 
 def _key(key: KeyColumn) -> Iterator[TypedColumn]:
     cells = [cell.first if isinstance(cell, Month) else cell for cell in key.cells]
-    ends = [(cell.lower, cell.upper) if isinstance(cell, Interval) else (None, None) for cell in cells]
-    values = tuple(cell.text if isinstance(cell, Interval) else cell for cell in cells)
+    ends = [(cell.lower, cell.upper) if isinstance(cell, ValueRange) else (None, None) for cell in cells]
+    values = tuple(cell.text if isinstance(cell, ValueRange) else cell for cell in cells)
     yield _of_one_type(key.name, {_type_of(cell) for cell in values if cell is not None}, values)
-    if any(isinstance(cell, Interval) for cell in cells):
+    if any(isinstance(cell, ValueRange) for cell in cells):
         yield TypedColumn(f"{key.name}_lower", CellType.NUMBER, tuple(lower for lower, _ in ends))
         yield TypedColumn(f"{key.name}_upper", CellType.NUMBER, tuple(upper for _, upper in ends))
 

@@ -29,7 +29,7 @@ _A_PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ValueRange:
     """From `lower` to below `upper`, and what the question or the answer calls it."""
 
     text: str
@@ -45,7 +45,7 @@ class Month:
     first: datetime.date
 
 
-Key = Value | Interval | Month | None
+Key = Value | ValueRange | Month | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def _typed(grouping: Grouping) -> Callable[[Value, str], Key]:
         case GroupBy.BINS:
             ends = itertools.pairwise((-math.inf, *grouping.edges, math.inf))
             edges = dict(zip(interval_names(grouping.edges), ends, strict=True))
-            return lambda value, raw: Interval(str(value), *edges[raw]) if raw in edges else value
+            return lambda value, raw: ValueRange(str(value), *edges[raw]) if raw in edges else value
 
 
 def _month(value: Value, raw: str) -> Key:
@@ -261,7 +261,7 @@ def _term(text: str, kind: TermKind) -> Key:
             ends = () if (found := _INTERVAL.fullmatch(text)) is None else tuple(map(_number, found.groups()))
             match ends:
                 case (float(lower), float(upper)):
-                    return Interval(text, lower, upper)
+                    return ValueRange(text, lower, upper)
                 case _:
                     return text
         case TermKind.NAME:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from wardround.analyst.showing.text_tables import MAX_LINES, TextTable, cell_text, estimate_text, percent, value_text
-from wardround.analyst.showing.wide_tables import Interval, Key, KeyColumn, Month, NumberColumn, WideTable
+from wardround.analyst.showing.wide_tables import Key, KeyColumn, Month, NumberColumn, ValueRange, WideTable
 from wardround.federation.plain_text import fitted, width_of
 from wardround.federation.question.answer import Estimate
 
@@ -52,7 +52,7 @@ def key_text(cell: Key) -> str:
     match cell:
         case None:
             return ""
-        case Interval(text) | Month(text):
+        case ValueRange(text) | Month(text):
             return text
         case float():
             return f"{cell:.12g}"
