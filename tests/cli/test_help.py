@@ -89,3 +89,21 @@ def test_the_list_of_commands_is_grouped_by_role_and_has_a_whole_line_for_each()
         assert [row.split(maxsplit=1)[1] for row in rows[start : start + len(entries)]] == [
             entry.text for entry in entries.values()
         ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("ask",),
+        ("audit",),
+        ("budget",),
+        ("ledger", "verify"),
+        ("simulate",),
+        ("site", "check"),
+        ("site", "prepare"),
+        ("train",),
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_may_take_long_can_be_quiet(path: tuple[str, ...]) -> None:
+    assert "--quiet" in {option for parameter in commands()[path].params for option in parameter.opts}
