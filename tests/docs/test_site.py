@@ -102,3 +102,5 @@ def test_the_notebooks_show_what_they_answered(site: dict[Path, Page]) -> None:
     books = {path.stem: path.read_text("utf-8") for path in site if path.parent.name == "notebooks"}
     assert [name for name, text in books.items() if 'class="cell_output' not in text] == []
     assert [name for name, text in books.items() if "Traceback" in text] == []
+    drawn = {name for name, text in books.items() if "<img" in text.partition("<article")[2]}
+    assert drawn == set(books) - {"a-stewards-day"}
