@@ -55,9 +55,9 @@ def ask(
     delta: Delta = None,
     privacy: Privacy = "site",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show charge and expected error; spend nothing.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ask anew, and pay anew.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask again with new noise, and pay again.")] = False,
     resume: Annotated[
-        str, typer.Option("--resume", metavar="NONCE", help="Go on with a fresh question that was interrupted.")
+        str, typer.Option("--resume", metavar="NONCE", help="Continue a fresh question that was interrupted.")
     ] = "",
     search: Search = False,
     plot: Plot = None,

@@ -17,7 +17,7 @@ from wardround.federation.strict_toml import read_text
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The coordinator's folder.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name on the roster.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the site or analyst.")]
 Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the file; only you can read it.")]
 
 
@@ -51,7 +51,7 @@ def serve(folder: Folder) -> None:
 
 @app.command(epilog="Example: wardround coordinator invite consortium st-mary --out st-mary.json")
 def invite(folder: Folder, site: Annotated[str, typer.Argument(metavar="SITE")], out: Out) -> None:
-    """Make an invitation for one site: one use, and it expires."""
+    """Make an invitation for one site; it can be used once, and expires."""
     from coordinator.members.enrolment import make_invitation
     from coordinator.members.folder import open_folder
     from wardround.federation.trust.enrolment import write_invitation
@@ -77,7 +77,7 @@ def analyst(folder: Folder, name: Name, out: Out) -> None:
 
 @app.command(epilog="Example: wardround coordinator revoke consortium amira")
 def revoke(folder: Folder, name: Name) -> None:
-    """Take a site or an analyst off the roster; their next call is refused."""
+    """Remove a site or an analyst; their next call is refused."""
     from coordinator.members.enrolment import revoke as take_off
     from coordinator.members.folder import open_folder
 

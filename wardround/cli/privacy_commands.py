@@ -51,8 +51,8 @@ def account(
             "(epsilon), approx (epsilon, delta), subsampled (q, z) or discrete_gaussian (sigma, shift).",
         ),
     ],
-    delta: Annotated[float, typer.Option("--delta", metavar="D", help="The δ at which ε is told.")],
-    overlap: Annotated[int, typer.Option("--overlap", metavar="K", help="Sites one patient may be at.")] = 1,
+    delta: Annotated[float, typer.Option("--delta", metavar="D", help="The δ at which ε is given.")],
+    overlap: Annotated[int, typer.Option("--overlap", metavar="K", help="How many sites one patient may be at.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Show what a schedule of releases costs one patient, by every accountant."""
@@ -87,10 +87,11 @@ def calibrate(
     rounds: Annotated[int, typer.Option("--rounds", metavar="T", help="How many rounds.")] = 1,
     queries: Annotated[int, typer.Option("--queries", metavar="Q", help="How many answers in each.")] = 1,
     sensitivity: Annotated[
-        float, typer.Option("--sensitivity", metavar="S", help="How far one patient moves an answer.")
+        float, typer.Option("--sensitivity", metavar="S", help="How much one patient can change an answer.")
     ] = 1.0,
     standard_error: Annotated[
-        float | None, typer.Option("--standard-error", metavar="SE", help="Instead of ε: the noise wanted; ε is found.")
+        float | None,
+        typer.Option("--standard-error", metavar="SE", help="Instead of --epsilon: the standard error wanted."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -98,7 +99,7 @@ def calibrate(
     from wardround.privacy.report.compare import classic_sigma, epsilon_for, plan_noise
 
     if (epsilon is None) == (standard_error is None):
-        raise Mistaken("Say either --epsilon or --standard-error, and not both.")
+        raise Mistaken("Give either --epsilon or --standard-error, not both.")
     shape = {"rounds": rounds, "queries": queries}
     try:
         if epsilon is None:
@@ -193,7 +194,7 @@ def _read_numbers(text: str, settings: list[str], *, known: tuple[str, ...]) -> 
         if name not in known:
             raise Mistaken(f"{text!r}: unknown key {name!r}; {nearest(name, known)}")
         if name in numbers:
-            raise Mistaken(f"{text!r}: {name} is said twice.")
+            raise Mistaken(f"{text!r}: {name} is given twice.")
         try:
             numbers[name] = float(int(value)) if name in _WHOLE else float(value)
         except (ValueError, OverflowError):

@@ -50,7 +50,7 @@ def serve(folder: Folder) -> None:
 
 @app.command(epilog="Example: wardround site check st-mary")
 def check(folder: Folder, quiet: Quiet = False, as_json: AsJson = False) -> None:
-    """Say what works and what does not: address, proxy, certificate, clock, tables, permissions."""
+    """Check configuration, permissions, ledger, connection and tables, and say what to do about each fault."""
     from site_agent.serving.check import check_site
     from wardround.cli.progress.steps import Steps
 
@@ -68,7 +68,7 @@ def check(folder: Folder, quiet: Quiet = False, as_json: AsJson = False) -> None
 
 @app.command(epilog="Example: wardround site account st-mary")
 def account(folder: Folder) -> None:
-    """Bring what this folder has charged into the account that it shares with other folders over the same dataset."""
+    """Add this folder's charges to the account that it shares with other folders over the same patients."""
     from site_agent.serving.folder_account import bring_charges
 
     say(bring_charges(folder))
@@ -76,7 +76,7 @@ def account(folder: Folder) -> None:
 
 @app.command(epilog="Example: wardround site prepare st-mary")
 def prepare(folder: Folder, quiet: Quiet = False) -> None:
-    """Copy the study's columns into DIR/prepared, sorted by patient: questions are answered from there, and faster."""
+    """Copy the study's columns into DIR/prepared, sorted by patient, so that questions are answered faster."""
     from site_agent.serving.open_dataset import prepare_site
     from wardround.cli.progress.steps import Steps
 
@@ -90,11 +90,11 @@ def prepare(folder: Folder, quiet: Quiet = False) -> None:
 def requests(
     folder: Folder,
     plan: Annotated[
-        str | None, typer.Argument(metavar="[PLAN]", help="Show all of this one.", show_default=False)
+        str | None, typer.Argument(metavar="[PLAN]", help="Show this one in full.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the plans that wait for a data steward, and those decided, a row for each; or show all of one."""
+    """List the questions that wait for a data steward and those already decided; or show one in full."""
     from site_agent.serving.steward import askings, named
 
     found = askings(folder)
@@ -111,12 +111,12 @@ def requests(
             # The price again: the first row may have left the screen.
             say(asking.line(digits=None), f"Approving it costs {asking.price}.")
     if not found:
-        say("No plan has asked for approval.")
+        say("No question has asked for approval.")
 
 
 @app.command(epilog="Example: wardround site approve st-mary 3f9c0a12")
 def approve(folder: Folder, plan: PlanId) -> None:
-    """Let a waiting plan run; it is charged only now."""
+    """Let a waiting question run; it is charged only now."""
     from site_agent.serving.steward import decide
 
     decide(folder, plan, approve=True)
@@ -125,7 +125,7 @@ def approve(folder: Folder, plan: PlanId) -> None:
 
 @app.command(epilog="Example: wardround site deny st-mary 3f9c0a12")
 def deny(folder: Folder, plan: PlanId) -> None:
-    """Refuse a waiting plan; nothing is charged."""
+    """Refuse a waiting question; nothing is charged."""
     from site_agent.serving.steward import decide
 
     decide(folder, plan, approve=False)
@@ -136,7 +136,7 @@ def deny(folder: Folder, plan: PlanId) -> None:
 def reopen(
     folder: Folder, table: Annotated[str, typer.Argument(metavar="TABLE", help="The study's name for the table.")]
 ) -> None:
-    """Let a closed table answer again; signed like everything else in the ledger."""
+    """Open a closed table, so that it answers questions again; the ledger records it."""
     from site_agent.serving.folder import open_folder
     from site_agent.serving.serve import open_ledger
 
@@ -150,7 +150,7 @@ def reopen(
 
 @app.command(epilog="Example: wardround site history st-mary --json")
 def history(folder: Folder, as_json: AsJson = False) -> None:
-    """Show everything that ever left this site: noised numbers, refusals, and which tables were closed."""
+    """Show everything that ever left this site: noised numbers and refusals; and which tables were closed."""
     from site_agent.serving.history import departures
 
     lines = departures(folder)

@@ -34,7 +34,7 @@ def check(
     sites: Annotated[int | None, typer.Option("--sites", metavar="S", min=1, help="How many sites answer.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the hospitals would sign, what it leaves out, and what typical questions would cost; reads no table."""
+    """Show what the hospitals would sign, what is missing, and what typical questions would cost; reads no table."""
     from wardround.federation.plan.sql_text import study_text
     from wardround.federation.plan.study_review import findings
     from wardround.simulation.study_costs import study_costs

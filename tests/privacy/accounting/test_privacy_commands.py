@@ -66,7 +66,7 @@ def test_what_has_no_answer_is_null_and_explained(capsys: pytest.CaptureFixture[
         (["gaussian:z=nan"], "z must be a number from"),
         (["gaussian:z=one"], "'one' is not a number"),
         (["gaussian:z"], "say z="),
-        (["gaussian:z=1:z=2"], "z is said twice"),
+        (["gaussian:z=1:z=2"], "z is given twice"),
         (["gaussian:z=1:count=0"], "count must be at least 1"),
         (["gaussian:z=1:count=1.5"], "whole number"),
         (["gaussian:z=1:count=9999999999"], "count must be"),
