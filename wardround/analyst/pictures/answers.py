@@ -28,7 +28,7 @@ from wardround.analyst.pictures.picture_words import (
 )
 from wardround.analyst.pictures.points import MOST_ROWS, draw_points, points_height
 from wardround.analyst.pictures.series import draw_series, is_series
-from wardround.analyst.pictures.steps import draw_steps
+from wardround.analyst.pictures.step_curves import draw_steps
 from wardround.analyst.pictures.table import draw_table, table_height
 from wardround.federation.forms.definition import Definition, Drawing, MeasuredIn
 from wardround.federation.question.answer import Answer, Estimate
