@@ -9,7 +9,7 @@ import pytest
 from wardround.cli.demo import CHAPTERS, run_demo
 from wardround.federation.errors import ConfigurationMistaken
 
-PICTURES = {*(chapter.picture for chapter in CHAPTERS), "budget"}
+PICTURES = {*(chapter.picture for chapter in CHAPTERS), "model", "budget"}
 
 
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:

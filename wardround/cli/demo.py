@@ -116,6 +116,7 @@ def run_demo(*, sites: int, keep: Path | None, pictures: Path | None, tell: Tell
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise ConfigurationMistaken(f"{keep} exists and is not empty; name a new folder for --keep.")
     need_matplotlib()
+    need_matplotlib()
     drawn = pictures or (Path(PICTURES) if keep is None else keep / "pictures")
     with contextlib.ExitStack() as stack:
         stack.enter_context(stopped_by_signals())
@@ -187,6 +188,7 @@ class _Story:
         )
         result = federation.train(MODEL, under=under)
         self.scene.tell(str(result))
+        self._draw(result, "model")
         return result
 
     def _asked_again(self, federation: Client, before: Result) -> Result:
@@ -216,5 +218,7 @@ class _Story:
             self.scene.tell(f"… and {len(lines) - LINES_OF_HISTORY} lines more.")
         return lines
 
-    def _draw(self, drawn: Result | BudgetResult, name: str) -> None:
-        write_picture(drawn.plot(), self.pictures / f"{name}.svg")
+    def _draw(self, drawn: Result | TrainingResult | BudgetResult, name: str) -> None:
+        path = self.pictures / f"{name}.png"
+        write_picture(drawn.plot(), path)
+        self.scene.tell(f"→ Drawn in {path}")

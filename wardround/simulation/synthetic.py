@@ -46,11 +46,11 @@ unit_key = "patient_id"
 max_rows_per_unit = 4
 
 [tables.encounters.columns]
-age       = { type = "integer", lower = 0, upper = 110 }
+age       = { type = "integer", lower = 0, upper = 110, unit = "years" }
 sex       = { type = "category", values = ["F", "M"] }
-sbp       = { type = "number", lower = 80, upper = 200, step = 0.1 }
+sbp       = { type = "number", lower = 80, upper = 200, step = 0.1, unit = "mmHg" }
 diagnosis = { type = "category", values = ["E11", "I10", "C50", "I25"] }
-cost      = { type = "number", lower = 0, upper = 20000, step = 0.01 }
+cost      = { type = "number", lower = 0, upper = 20000, step = 0.01, unit = "EUR" }
 day       = { type = "date", lower = 2026-01-01, upper = 2026-06-30 }
 positive  = { type = "boolean" }
 
@@ -59,9 +59,9 @@ unit_key = "patient_id"
 max_rows_per_unit = 1
 
 [tables.patients.columns]
-age        = { type = "integer", lower = 18, upper = 104 }
+age        = { type = "integer", lower = 18, upper = 104, unit = "years" }
 sex        = { type = "category", values = ["F", "M"] }
-sbp        = { type = "number", lower = 80, upper = 200, step = 0.1 }
+sbp        = { type = "number", lower = 80, upper = 200, step = 0.1, unit = "mmHg" }
 smoker     = { type = "boolean" }
 treatment  = { type = "category", values = ["usual care", "new drug"] }
 months     = { type = "integer", lower = 1, upper = 48 }
