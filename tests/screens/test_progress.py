@@ -29,7 +29,7 @@ from wardround.analyst.link.link import RoundNotice
 from wardround.cli.main import main
 from wardround.cli.progress import bar
 from wardround.cli.progress.round_lines import RoundLines, TrainingLines
-from wardround.cli.progress.steps import EVERY_SECONDS, Steps
+from wardround.cli.progress.step_lines import EVERY_SECONDS, Steps
 from wardround.federation.plain_text import is_plain
 from wardround.federation.question.answer import Progress, Remaining, SiteState
 

@@ -70,7 +70,7 @@ def ask(
     """Ask the federation a question; a question asked again costs nothing."""
     from wardround.analyst.asking.client import connect
     from wardround.cli.progress.round_lines import RoundLines
-    from wardround.cli.progress.steps import Steps
+    from wardround.cli.progress.step_lines import Steps
 
     check_privacy(privacy)
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="question")
@@ -112,7 +112,7 @@ def budget(
 ) -> None:
     """Show what the study has spent by every accountant, what remains, and what it means for one patient."""
     from wardround.analyst.asking.client import connect
-    from wardround.cli.progress.steps import Steps
+    from wardround.cli.progress.step_lines import Steps
 
     check_plot(plot)
     with connect(profile) as federation, Steps(COORDINATOR, quiet=quiet):

@@ -25,7 +25,7 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Check every entry: the chain, the signatures, a charge before each release, and sums within the cap."""
-    from wardround.cli.progress.steps import Steps
+    from wardround.cli.progress.step_lines import Steps
     from wardround.federation.ledger.sqlite_file import RESTORE
     from wardround.federation.ledger.verify.verify import verify as check
 

@@ -227,7 +227,7 @@ def audit(
     broken on purpose must be flagged in the same run. Exit code 4 when a claim does not hold, or was not tested
     hard enough, or a broken control was missed.
     """
-    from wardround.cli.progress.steps import Steps
+    from wardround.cli.progress.step_lines import Steps
     from wardround.simulation.audit.run import DEFAULT_DRAWS, run_audit
 
     with Steps("auditing", quiet=quiet) as steps:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wardround.analyst.learning.driver import TrainingRound
     from wardround.analyst.learning.trained_model import TrainingResult
     from wardround.analyst.showing.result import Result
-    from wardround.cli.progress.steps import Steps
+    from wardround.cli.progress.step_lines import Steps
 
 MOST_REPEATS = 100_000
 FEWEST_SITES = 2
@@ -73,7 +73,7 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Try a study on your own tables: the same roles, in one process, without sockets."""
-    from wardround.cli.progress.steps import Steps
+    from wardround.cli.progress.step_lines import Steps
 
     if privacy not in ("site", "sum"):
         raise Mistaken(f"--privacy is {privacy!r}; it must be 'site' or 'sum'.")

@@ -53,7 +53,7 @@ def train(
     from wardround.analyst.asking.client import connect
     from wardround.analyst.learning.request import read_request
     from wardround.cli.progress.round_lines import TrainingLines
-    from wardround.cli.progress.steps import Steps
+    from wardround.cli.progress.step_lines import Steps
 
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="training")
     if dry_run and plot is not None:
