@@ -126,10 +126,10 @@ SHARPNESS = {
 }
 
 
-@pytest.mark.parametrize("form", ["--long", "--intervals", "--explain"])
+@pytest.mark.parametrize("form", ["--long", "--intervals"])
 def test_a_training_has_no_form_of_an_answer(desk: Desk, form: str) -> None:
     trained = desk("simulate", "--study", "@study.toml", "--tables", "@sites", "--train", "@none.toml", form)
-    wrong(trained, code=2, says="--long, --intervals and --explain are for the answer to a question; leave them out")
+    wrong(trained, code=2, says="--long and --intervals are for the answer to a question; leave them out")
 
 
 @pytest.mark.parametrize("options", SHARPNESS, ids=" ".join)

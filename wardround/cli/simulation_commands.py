@@ -90,10 +90,8 @@ def simulate(
         raise Mistaken("--plot draws one answer; leave it out, or leave out --repeat.")
     check_plot(plot)
     form = _Form(long=long, intervals=intervals, explain=explain)
-    if train is not None and form != _Form():
-        raise Mistaken(
-            "--long, --intervals and --explain are for the answer to a question; leave them out with --train."
-        )
+    if train is not None and (long or intervals):
+        raise Mistaken("--long and --intervals are for the answer to a question; leave them out with --train.")
     trial = _Trial(epsilon, delta, noiseless=noiseless, trusted_total=privacy == "sum", repeat=runs)
     agreed = read_study(study)
     documents: list[Document] = []
@@ -139,7 +137,7 @@ class _Form:
         from wardround.analyst.learning.trained_model import TrainingResult
 
         if isinstance(result, TrainingResult):
-            return str(result)
+            return f"{result}\n{result.explain()}" if self.explain else str(result)
         return result.text(long=self.long, intervals=self.intervals, explain=self.explain, width=columns(sys.stdout))
 
 

@@ -11,6 +11,7 @@ import typer
 from wardround.cli.analyst_commands import (
     COORDINATOR,
     AsJson,
+    Explain,
     Plot,
     Profile,
     Quiet,
@@ -46,6 +47,7 @@ def train(
         str, typer.Option("--resume", metavar="NONCE", help="Go on with a fresh training that was interrupted.")
     ] = "",
     plot: Plot = None,
+    explain: Explain = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -75,4 +77,5 @@ def train(
                 wanted, nonce=nonce, out=out, under=under, on_progress=lines.show, on_round=lines.begin
             )
     draw(result, plot)
-    print_document(result.document()) if as_json else show(str(result))
+    shown = f"{result}\n{result.explain()}" if explain else str(result)
+    print_document(result.document()) if as_json else show(shown)

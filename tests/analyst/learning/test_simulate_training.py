@@ -71,7 +71,16 @@ def test_a_person_reads_coefficients_metrics_and_the_price(tmp_path: Path) -> No
     assert (done.code, done.err) == (0, "")
     for words in ("coefficient", "± ", "on held-out patients", "auc", "Answered every round: north, south, west."):
         assert words in done.out
+    assert done.out.endswith(
+        "this model: ε = 1; in all 1 of 3 (δ = 10⁻⁶, per patient, not a plain sum); noise: Gaussian, at each hospital\n"
+    )
+
+
+def test_what_a_model_means_for_one_patient_is_explained_when_asked_for(tmp_path: Path) -> None:
+    done = simulate(tmp_path, "--explain", rounds=2)
+    assert "Protected: one patient, with all of the patient's rows" in done.out
     assert "cost ε = 1 at δ = 1e-06" in done.out
+    assert "the largest next question has ε = " in done.out
 
 
 def test_one_noise_on_the_total_is_labelled_and_costs_the_same(tmp_path: Path) -> None:

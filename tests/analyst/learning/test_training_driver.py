@@ -126,7 +126,7 @@ def test_the_same_request_again_is_the_same_model_for_nothing(clinics: Simulated
     assert (again.document()["replayed"], first.document()["replayed"]) == (True, False)
     assert again.model_id == first.model_id
     assert np.array_equal(again.predictor.weights, first.predictor.weights)
-    assert "These are the stored rounds of a training that was paid before." in str(again)
+    assert "paid before (these are the stored rounds and cost nothing now)" in str(again)
 
 
 def test_a_fresh_training_is_another_one_and_goes_on_with_its_nonce(clinics: SimulatedFederation) -> None:

@@ -15,6 +15,7 @@ from wardround.analyst.learning.planner import Outline
 from wardround.analyst.learning.predictor import categories_of
 from wardround.analyst.showing.documents import Json, finite, privacy_document, reason_document
 from wardround.analyst.showing.interpretation import answer_meaning, plural
+from wardround.analyst.showing.privacy_line import NO_NOISE
 from wardround.analyst.showing.result import protection_text
 from wardround.federation.models import definition_of
 from wardround.federation.models.step_layout import LENGTH, inputs_of
@@ -153,7 +154,7 @@ def input_document(each: Input) -> dict[str, Json]:
 def statement(unit: str, privacy: PrivacyStatement, *, noiseless: bool) -> str:
     """What a model can tell about one patient, in words."""
     if noiseless:
-        return "NO NOISE was added and nothing is private: a simulation, for checking against known answers."
+        return NO_NOISE
     charged = f"ε = {privacy.charged.epsilon:.4g} at δ = {privacy.charged.delta:.3g}"
     return (
         f"{protection_text(unit, privacy)} Everything that was released for this model, its evaluation included, "

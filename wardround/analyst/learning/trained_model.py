@@ -24,6 +24,7 @@ from wardround.analyst.pictures.picture_files import need_matplotlib
 from wardround.analyst.pictures.picture_words import ColumnWords, price_text, without_text
 from wardround.analyst.showing.documents import Json, privacy_document, refusal_document
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much
+from wardround.analyst.showing.privacy_line import NO_NOISE, model_line
 from wardround.analyst.showing.result import protection_text
 from wardround.analyst.showing.text_tables import (
     Readable,
@@ -112,6 +113,12 @@ class TrainingResult:
         document["artifact"] = None if self.artifact is None else str(self.artifact)
         return document
 
+    def explain(self) -> str:
+        """Whom the model protects and how, what it cost, what is left and what that means for one patient."""
+        answer = self.trained.answers[-1]
+        words = [statement(answer.unit, self.privacy, noiseless=answer.noiseless)]
+        return "\n".join(map(escaped, words if answer.noiseless else [*words, _balance(self.privacy)]))
+
     def __str__(self) -> str:
         tables = [as_text(table) for table in self._tables()]
         return "\n\n".join([*tables, "\n".join(map(escaped, self._paragraphs()))])
@@ -146,14 +153,14 @@ class TrainingResult:
             told.append(f"Refused: {listed(refusal_texts(sorted(refused.items())))}.")
         rounds = f"{len(answers)} {plural(len(answers), 'round')}, {trained.learning_rounds} of them to learn."
         kept = [f"Kept in {self.artifact}."] if self.artifact is not None else []
-        noiseless = answers[-1].noiseless
-        words = [statement(answers[-1].unit, self.privacy, noiseless=noiseless)]
-        if not noiseless:
-            replayed = all(answer.replayed for answer in answers)
-            again = "These are the stored rounds of a training that was paid before. " if replayed else ""
-            words.append(f"{again}{_balance(self.privacy)}")
+        replayed = all(answer.replayed for answer in answers)
+        cost = (
+            NO_NOISE
+            if answers[-1].noiseless
+            else model_line(self.privacy, unit=answers[-1].unit, cap=self.study.cap.epsilon, replayed=replayed)
+        )
         named = f"Model {self.model_id[:16]}… of {self.predictor.target.name}"
-        return [f"{named}: {rounds} {' '.join(told)}", *notes_of(trained), *words, *kept]
+        return [f"{named}: {rounds} {' '.join(told)}", *notes_of(trained), cost, *kept]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -23,6 +23,12 @@ def answer_line(answer: Answer, *, cap: float | None, rounds: int = 1) -> str:
     return f"this question: {_charge(privacy)}{over}{paid}; {_rest(answer.unit, privacy, cap)}"
 
 
+def model_line(privacy: PrivacyStatement, *, unit: str, cap: float, replayed: bool) -> str:
+    """What a model cost with all of its rounds and its evaluation."""
+    paid = ", paid before (these are the stored rounds and cost nothing now)" if replayed else ""
+    return f"this model: {_charge(privacy)}{paid}; {_rest(unit, privacy, cap)}"
+
+
 def preview_line(preview: Preview, *, cap: float | None) -> str:
     """What a question would cost, before it is asked."""
     privacy = preview.privacy
