@@ -316,6 +316,9 @@ PICTURES: dict[str, Callable[[], Picture]] = {
             )
         )
     ),
+    "crosstab-170": lambda: drawn(
+        answered(*crosstab(tuple(f"row {n}" for n in range(170)), tuple(f"column {n}" for n in range(160))))
+    ),
     "model": model,
     "model-few-patients": lambda: model(few=True),
     "model-of-numbers": perceptron,

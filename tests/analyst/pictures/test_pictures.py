@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from tests.analyst.pictures.gallery import HOSTILE, PICTURES
+from tests.analyst.pictures.gallery import HOSTILE, PICTURES, answered, categories, drawn, survival
 from wardround.federation.plain_text import is_plain
 from wardround.federation.question.query import Statistic
 
@@ -259,3 +259,26 @@ def test_a_budget_has_a_step_for_each_charge_under_its_cap(figures: Drawn) -> No
     assert [bar.get_width() for bar in sites.patches] == pytest.approx([0.2, 0.3, 0.4, 0.5])
     assert [bool(bar.get_hatch()) for bar in sites.patches] == [False, True, False, False]
     assert [text.get_text() for text in ways.texts] == ["× none"]
+
+
+def test_a_picture_that_would_be_too_large_says_what_it_leaves_out(figures: Drawn) -> None:
+    assert "the first 150 of 170 rows; the first 150 of 160 columns" in figures["crosstab-170"].axes[0].get_title(
+        loc="left"
+    ).replace("\n", " ")
+    many = drawn(answered(*survival(categories(240, "{:03d}")))).draw().get_figure(root=True)
+    assert many is not None
+    assert many.get_size_inches()[1] < 250
+    (foot,) = [text.get_text() for text in many.texts if "pictures" in text.get_text()]
+    assert f"The first {len(many.axes)} of 40 pictures." in foot.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "name", ["count-by-60-long-names", "60-months-by-sex", "survival-long-names", "crosstab-60", "model"]
+)
+def test_axes_of_somebody_elses_are_not_overfilled(name: str) -> None:
+    mine = Figure(figsize=(6.4, 4.8), layout="constrained")
+    picture = PICTURES[name]()
+    picture.draw(mine.subplots(), of=picture.panels[0].title)
+    mine.draw_without_rendering()
+    test_no_text_leaves_the_figure(mine)
+    test_no_two_names_of_an_axis_touch(mine)

@@ -21,6 +21,7 @@ from wardround.analyst.pictures.picture_words import (
     Cell,
     ColumnWords,
     ShownEstimate,
+    cut_text,
     keys_of,
     price_text,
     rows_of,
@@ -104,8 +105,7 @@ def _points(name: str, lines: Sequence[ShownEstimate], numbers: str, columns: Co
         if is_series(some):
             found.append(Panel(title, series.HEIGHT, partial(draw_series, cells=some, axis=axis), told.get("", "")))
             continue
-        cut = len(rows_of(some))
-        more = f"the first {MOST_ROWS} of {cut} rows" if cut > MOST_ROWS else ""
+        more = cut_text(MOST_ROWS, len(rows_of(some)), "rows")
         draw = partial(draw_points, cells=some, axis=axis, nought=termed and not definition.beside)
         found.append(Panel(title, points_height(some, axis), draw, more or told.get("", "")))
     return found
@@ -173,11 +173,14 @@ def _parted(name: str, cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
     keys = keys_of(cells)
     if len(keys) <= MOST_KEYS:
         return [(name, list(cells))]
+    own: dict[str, list[Cell]] = {key: [] for key in keys}
+    for cell in cells:
+        own[cell.key].append(cell)
     found = []
     for begin in range(0, len(keys), MOST_KEYS):
-        some = set(keys[begin : begin + MOST_KEYS])
+        some = keys[begin : begin + MOST_KEYS]
         title = f"{name}, groups {begin + 1} to {begin + len(some)} of {len(keys)}"
-        found.append((title, [cell for cell in cells if cell.key in some]))
+        found.append((title, [cell for key in some for cell in own[key]]))
     return found
 
 
@@ -187,6 +190,8 @@ def _table(name: str, lines: Sequence[ShownEstimate], answer: Answer) -> Panel:
     cells = [Cell(value_text(each.group[0][1]), value_text(each.group[-1][1]), each) for each in inside]
     first, last = (inside[0].group[0][0], inside[0].group[-1][0]) if inside else ("", "")
     axis = AxisTitles(f"number of {_RECORDS[Unit(answer.unit)]}", first, last)
+    cut = [cut_text(MOST_ROWS, len(rows_of(cells)), "rows"), cut_text(MOST_ROWS, len(keys_of(cells)), "columns")]
+    told = "; ".join(filter(None, [told, *cut]))
     return Panel(name, table_height(cells, axis), partial(draw_table, cells=cells, axis=axis), told)
 
 

@@ -20,7 +20,8 @@ from wardround.analyst.pictures.lettering import (
     wrapped,
 )
 from wardround.analyst.pictures.marks import STYLES, key
-from wardround.analyst.pictures.points import NAME_INCHES
+from wardround.analyst.pictures.picture_words import cut_text
+from wardround.analyst.pictures.points import MOST_ROWS, NAME_INCHES
 from wardround.federation.question.answer import BudgetReport, SiteBudget, Statement
 
 _OVER_TIME, _ROW, _LOWEST = 2.8, 0.28, 1.0
@@ -33,9 +34,10 @@ def budget_picture(report: BudgetReport) -> Picture:
     """Over time; by hospital; and by the accountants that the report has."""
     spent = f"ε spent [at δ = {report.cap.delta:.2g}]"
     panels = [Panel("Budget over time", _OVER_TIME, partial(_draw_history, report=report, spent=spent))]
-    if report.sites:
-        height = max(_ROW * len(report.sites), _LOWEST)
-        panels.append(Panel("Budget by hospital", height, partial(_draw_sites, sites=report.sites, spent=spent)))
+    if sites := report.sites[:MOST_ROWS]:
+        draw = partial(_draw_sites, sites=sites, spent=spent)
+        told = cut_text(len(sites), len(report.sites), "hospitals")
+        panels.append(Panel("Budget by hospital", max(_ROW * len(sites), _LOWEST), draw, told))
     if report.statements:
         height = max(_ROW * len(report.statements), _LOWEST)
         draw = partial(_draw_statements, statements=report.statements, spent=spent)

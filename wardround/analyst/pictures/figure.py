@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -55,7 +57,8 @@ class Picture:
             raise Mistaken(f"one Axes holds one picture; choose it by of=, which is {self._titles()}.")
         figure, extent = ax.get_figure(root=True), ax.get_window_extent()
         dpi = 100.0 if figure is None else figure.dpi
-        self._draw(ax, (extent.width / dpi, extent.height / dpi), chosen[0], first=True)
+        # Names beside the axes may still take some of their width.
+        self._draw(ax, (0.75 * extent.width / dpi, extent.height / dpi), chosen[0], first=True)
         return ax
 
     def _chosen(self, of: str) -> tuple[Panel, ...]:
@@ -70,17 +73,13 @@ class Picture:
         return " or ".join(repr(panel.title) for panel in self.panels)
 
     def _figure(self, panels: tuple[Panel, ...]) -> Axes:
-        drawn, height = [panels[0]], panels[0].height
-        for panel in panels[1:]:
-            if height + panel.height + _AROUND > TALLEST:
-                break
-            drawn.append(panel)
-            height += panel.height
+        heights = list(itertools.accumulate(panel.height + _AROUND for panel in panels))
+        drawn = panels[: max(bisect.bisect_right(heights, TALLEST), 1)]
         cut = f" The first {len(drawn)} of {len(panels)} pictures." if len(drawn) < len(panels) else ""
         note = wrapped(self.note + cut, WIDTH - 0.5, SMALL, most=8)
         lines = sum(2 + (wrapped(each.told, _TEXT_WIDTH).count("\n") + 1 if each.told else 0) for each in drawn)
         above = 0.0 if not self.first else _TITLE_LINE * (1 + wrapped(self.first, _TEXT_WIDTH).count("\n"))
-        whole = height + _AROUND * len(drawn) + _TITLE_LINE * lines + above + _NOTE_LINE * (note.count("\n") + 2)
+        whole = heights[len(drawn) - 1] + _TITLE_LINE * lines + above + _NOTE_LINE * (note.count("\n") + 2)
         figure = _new_figure(whole)
         found = figure.subplots(len(drawn), 1, squeeze=False, height_ratios=[panel.height for panel in drawn])
         for number, (ax, panel) in enumerate(zip(found[:, 0], drawn, strict=True)):

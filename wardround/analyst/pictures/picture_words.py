@@ -94,6 +94,11 @@ def any_known(cells: Sequence[Cell]) -> bool:
     return any(cell.estimate.value is not None for cell in cells)
 
 
+def cut_text(shown: int, number: int, what: str) -> str:
+    """That only some are drawn; empty where all are."""
+    return f"the first {shown} of {number:,} {what}" if shown < number else ""
+
+
 def rows_of(cells: Sequence[Cell]) -> list[str]:
     """The rows, in the order in which they come."""
     return list(dict.fromkeys(cell.row for cell in cells))

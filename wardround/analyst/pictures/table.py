@@ -20,7 +20,7 @@ from wardround.analyst.pictures.lettering import (
     wrapped,
 )
 from wardround.analyst.pictures.picture_words import AxisTitles, Cell, keys_of, rows_of
-from wardround.analyst.pictures.points import NAME_INCHES
+from wardround.analyst.pictures.points import MOST_ROWS, NAME_INCHES
 
 _ROW = 0.34
 _DARK = 0.55
@@ -29,18 +29,21 @@ _NARROWEST = 0.5
 
 def table_height(cells: Sequence[Cell], axis: AxisTitles) -> float:
     """How many inches the rows need."""
-    rows = rows_of(cells)
+    rows = rows_of(cells)[:MOST_ROWS]
     lines = max((wrapped(row, NAME_INCHES).count("\n") + 1 for row in rows), default=1)
     return max(max(_ROW, LINE_INCHES * lines + 0.1) * len(rows), 1.0, width_of(axis.rows) / 3.0 + 0.3)
 
 
 def draw_table(ax: Axes, size: Size, cells: Sequence[Cell], axis: AxisTitles) -> None:
     """The first column downwards, the second one across; the numbers themselves where they find room."""
-    rows, keys = rows_of(cells), keys_of(cells)
+    rows, keys = rows_of(cells)[:MOST_ROWS], keys_of(cells)[:MOST_ROWS]
+    places = {name: place for place, name in enumerate(rows)}, {name: place for place, name in enumerate(keys)}
     numbers = np.full((len(rows), len(keys)), np.nan)
     errors = np.zeros_like(numbers)
     for cell in cells:
-        place = rows.index(cell.row), keys.index(cell.key)
+        if cell.row not in places[0] or cell.key not in places[1]:
+            continue
+        place = places[0][cell.row], places[1][cell.key]
         if cell.estimate.value is not None:
             numbers[place] = cell.estimate.value
             errors[place] = cell.estimate.standard_error or 0.0
