@@ -12,7 +12,6 @@ from collections.abc import Callable
 import grpc
 
 from protos._generated import analyst_service_pb2 as analyst_pb
-from protos._generated import site_service_pb2 as site_pb
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub
 from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceStub
 from protos._generated.site_service_pb2_grpc import SiteServiceStub
@@ -20,13 +19,16 @@ from protos.chunked_release import CALL_SECONDS, submit
 from protos.pages import Page, Watched, joined, read_watched
 from protos.statuses import call
 from protos.words import (
+    AFTER,
     ASKED,
     CLAIM,
     ENROLLED,
     ENROLMENT,
     GREETING,
+    HOSPITALS,
     LONGEST_WAIT_SECONDS,
     POLL,
+    PRESENTING,
     PREVIEWED,
     RENEWAL,
     RENEWED,
@@ -43,6 +45,7 @@ from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, BudgetReport, Estimate, Preview, Progress
 from wardround.federation.trust.enrolment import Enrolment, Greeting
 from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.public_limits import PublicLimits, PublicSite
 
 # How much longer than its wait a long poll may take.
 _POLL_MARGIN_SECONDS = 10.0
@@ -62,9 +65,9 @@ class SiteCalls:
         self._stub = SiteServiceStub(channel)
         self._deadline = deadline_seconds
 
-    def greet(self) -> Greeting:
-        """Whom the coordinator takes us for, which study it runs, what time it has."""
-        return GREETING.read(call(self._stub.Greet, site_pb.GreetRequest(), deadline_seconds=self._deadline))
+    def greet(self, limits: PublicLimits | None = None) -> Greeting:
+        """Whom the coordinator takes us for, which study it runs, what time it has; it is told our public limits."""
+        return GREETING.read(call(self._stub.Greet, PRESENTING.write(limits), deadline_seconds=self._deadline))
 
     def claim(self, *, wait_seconds: float, pause: Pause = time.sleep) -> SignedTask | None:
         """The next task, waiting up to `wait_seconds`; `pause` is called when the coordinator asks for it."""
@@ -129,6 +132,19 @@ class AnalystCalls:
     def sites(self) -> tuple[str, ...]:
         """The sites that would be asked now."""
         return SITES.read(call(self._stub.Sites, analyst_pb.SitesRequest(), deadline_seconds=self._deadline))
+
+    def hospitals(self) -> tuple[PublicSite, ...]:
+        """The hospitals of the study with their public limits, page by page."""
+        found: list[PublicSite] = []
+        while True:
+            request = AFTER.write(found[-1].name if found else "")
+            page = HOSPITALS.read(call(self._stub.Hospitals, request, deadline_seconds=self._deadline))
+            if not page:
+                return tuple(found)
+            # Otherwise a coordinator could send the same page for ever.
+            names = [each.name for each in (*found[-1:], *page)]
+            refuse(None if names == sorted(set(names)) else "the hospitals are not in order.")
+            found.extend(page)
 
     def study_text(self) -> str:
         """The study as the consortium wrote it."""

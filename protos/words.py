@@ -15,6 +15,7 @@ else of the program reads a message from a disk, and nothing writes one.
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -30,7 +31,7 @@ from protos.cohorts import BY_HAND
 from wardround.federation import canonical
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.ledger.rewriting import Rewritten
-from wardround.federation.limits import Counted, Names, Pem, PlanId, Text, Whole, refuse
+from wardround.federation.limits import NAME, Counted, Form, Many, Names, Pem, PlanId, Text, Whole, refuse
 from wardround.federation.models.training import Stage, Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan
@@ -47,9 +48,12 @@ from wardround.federation.question.answer import (
 from wardround.federation.question.query import Query
 from wardround.federation.trust.enrolment import Enrolment, Greeting
 from wardround.federation.trust.entry import Entry, Head
+from wardround.federation.trust.public_limits import PublicLimits, PublicSite
 
 LONGEST_WAIT_SECONDS = 20.0
 MILLISECONDS = 1000
+MAX_HOSPITALS = 500
+"""On one page: with all that each may say, well within one message."""
 MAX_STUDY_TEXT = 3 * 1024 * 1024
 # A task is the question with its participants: the names of ten thousand sites take a little more than half of a MiB.
 MAX_QUESTION_BYTES = MAX_MESSAGE_BYTES * 3 // 4
@@ -131,6 +135,7 @@ PREVIEW = WORDS.record(Preview, answer.Preview)
 BUDGET = WORDS.record(BudgetReport, answer.BudgetReport)
 
 # The site's conversation.
+PRESENTING: Record[PublicLimits | None, site.GreetRequest] = WORDS.alone(PublicLimits | None, site.GreetRequest)
 GREETING = WORDS.record(Greeting, site.GreetReply)
 POLL: Record[float, site.ClaimTaskRequest] = WORDS.alone(Seconds, site.ClaimTaskRequest)
 CLAIM = WORDS.record(Claim, site.ClaimTaskReply, names={"pause_seconds": "pause_milliseconds"})
@@ -145,8 +150,12 @@ ENROLLED: Record[bytes, enrolment.EnrolReply] = WORDS.alone(_CERTIFICATE, enrolm
 ASKED: Record[str, analyst.AskReply] = WORDS.alone(PlanId, analyst.AskReply)
 WATCH = WORDS.record(Watch, analyst.AwaitRequest, names={"wait_seconds": "wait_milliseconds"})
 PREVIEWED: Record[Preview, analyst.PreviewReply] = WORDS.alone(Preview, analyst.PreviewReply)
+_AFTER = Annotated[str, Form("a page begins after a name.", re.compile(rf"(?:{NAME.pattern})?"))]
+_HOSPITALS = Annotated[tuple[PublicSite, ...], Many("a page has too many hospitals.", MAX_HOSPITALS)]
 _SITES = Annotated[tuple[str, ...], Names("the participants")]
 SITES: Record[tuple[str, ...], analyst.SitesReply] = WORDS.alone(_SITES, analyst.SitesReply)
+AFTER: Record[str, analyst.HospitalsRequest] = WORDS.alone(_AFTER, analyst.HospitalsRequest)
+HOSPITALS: Record[tuple[PublicSite, ...], analyst.HospitalsReply] = WORDS.alone(_HOSPITALS, analyst.HospitalsReply)
 _STUDY = Annotated[str, Text("a study", longest=MAX_STUDY_TEXT, plain=False)]
 STUDY: Record[str, analyst.DescribeReply] = WORDS.alone(_STUDY, analyst.DescribeReply)
 REPORT: Record[BudgetReport, analyst.BudgetReply] = WORDS.alone(BudgetReport, analyst.BudgetReply)

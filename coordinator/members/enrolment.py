@@ -100,6 +100,7 @@ def enrol_site(
             dataset=enrolment.dataset,
             study_signature=enrolment.study_signature,
         )
+    ledger.members.note_limits(enrolment.site, enrolment.limits)
     ledger.members.note_tls_key(enrolment.site, tls_key_hash(key))
     return authority.issue(key, role=Role.SITE, name=enrolment.site, life=life, now=now)
 

@@ -13,6 +13,7 @@ from wardround.federation.errors import ConfigurationMistaken, NotAuthorized, Si
 from wardround.federation.limits import NAME
 from wardround.federation.trust.certificates import Role, holder
 from wardround.federation.trust.identity import PublicIdentity
+from wardround.federation.trust.public_limits import PublicSite
 
 MOST_PATIENTS = 10**12
 
@@ -53,6 +54,15 @@ class Roster:
     def sites(self) -> tuple[SiteRecord, ...]:
         """Every site that ever enrolled, by name."""
         return self._ledger.members.sites()
+
+    def public_sites(self) -> tuple[PublicSite, ...]:
+        """Every site that was not revoked, by name, with what it says in public."""
+        limits = self._ledger.members.limits()
+        return tuple(
+            PublicSite(site.name, site.patients, site.state is MemberState.ACTIVE, limits.get(site.name))
+            for site in self.sites()
+            if site.state is not MemberState.REVOKED
+        )
 
     def analysts(self) -> tuple[AnalystRecord, ...]:
         """Every analyst that was ever added, by name."""

@@ -21,6 +21,7 @@ from coordinator.members.roster import Roster
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.combining import updates
 from coordinator.rounds.dispatch import Dispatch, round_key
+from coordinator.rounds.foreseeing import answerable, foreseen
 from coordinator.rounds.planning import expected_errors, loss_of, planned_for, step_plan, step_target, target_of
 from coordinator.rounds.round import Round, Rounds, ThreadedRounds, ended_without_answer, unfinished
 from coordinator.rounds.stored_answers import StoredAnswer, decode_answer
@@ -46,6 +47,7 @@ from wardround.federation.question.answer import (
 )
 from wardround.federation.study.study import Study
 from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.public_limits import PublicLimits, PublicSite
 
 _REMEMBERED = 10_000
 _STOPPING = "The coordinator is stopping; ask again."
@@ -84,6 +86,11 @@ class Coordinator:
         self._calls = 0
         self._calls_changed = threading.Condition()
 
+    def note_limits(self, site: str, limits: PublicLimits | None) -> None:
+        """A site says in public which questions it answers, or nothing about it."""
+        with self._inside():
+            self.ledger.members.note_limits(site, limits)
+
     def claim(self, site: str, *, wait_seconds: float) -> SignedTask | None:
         """The oldest task `site` has yet to answer, waiting up to `wait_seconds` for one."""
         with self._inside():
@@ -110,7 +117,7 @@ class Coordinator:
             if known is not None and self._answered(known.plan):
                 self._replays.note(analyst, known.plan.plan_id, replayed=True)
                 return known.plan.plan_id
-            asked = self._begin(questions if known is None else (known,))
+            asked = self._begin(answerable(questions, self.ledger) if known is None else (known,))
             plan_id = asked.plan.plan_id
             self._replays.note(analyst, plan_id, replayed=False)
             self._rounds.start(plan_id, lambda: self._line.run_round(asked))
@@ -151,7 +158,7 @@ class Coordinator:
             self.roster.admit_analyst(analyst)
             questions = self._questions(analyst, request)
             known = self._known(questions)
-            asked, excess = (known, None) if known is not None else self._tried(questions)
+            asked, excess = (known, None) if known is not None else self._tried(answerable(questions, self.ledger))
             plan, form, study = asked.plan, asked.planned.layout, self.study
             overlap, delta = study.overlap_among(plan.participants), asked.question.delta
             expected: tuple[ExpectedError, ...] = ()
@@ -173,6 +180,7 @@ class Coordinator:
                 ),
                 excess=excess,
                 block=plan.block,
+                foreseen=foreseen(asked.planned, self.ledger.members.limits()),
             )
 
     def sites(self, analyst: str) -> tuple[str, ...]:
@@ -180,6 +188,12 @@ class Coordinator:
         with self._inside():
             self.roster.admit_analyst(analyst)
             return tuple(sorted(self._enough_participants()))
+
+    def hospitals(self, analyst: str) -> tuple[PublicSite, ...]:
+        """Every hospital that belongs to the study, by name, with what it says in public."""
+        with self._inside():
+            self.roster.admit_analyst(analyst)
+            return self.roster.public_sites()
 
     def budget(self, analyst: str) -> BudgetReport:
         """The study's budget as the ledger has it."""

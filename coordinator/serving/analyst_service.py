@@ -18,7 +18,19 @@ from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer
 from protos.pages import PAGE_BYTES, write_watched
 from protos.serving import WaitingRoom
 from protos.tls import caller_certificate
-from protos.words import ASKED, PREVIEWED, REPORT, SITES, STUDY, WATCH, Watch, read_question
+from protos.words import (
+    AFTER,
+    ASKED,
+    HOSPITALS,
+    MAX_HOSPITALS,
+    PREVIEWED,
+    REPORT,
+    SITES,
+    STUDY,
+    WATCH,
+    Watch,
+    read_question,
+)
 from wardround.federation.question.answer import Answer, Progress
 from wardround.federation.trust.certificates import Role
 
@@ -95,6 +107,11 @@ class AnalystService(AnalystServiceServicer):
     def Sites(self, request: pb.SitesRequest, context: grpc.ServicerContext) -> pb.SitesReply:
         """Who would be asked now."""
         return SITES.write(self.coordinator.sites(self._analyst(context)))
+
+    def Hospitals(self, request: pb.HospitalsRequest, context: grpc.ServicerContext) -> pb.HospitalsReply:
+        """A page of the hospitals that belong to the study."""
+        found, after = self.coordinator.hospitals(self._analyst(context)), AFTER.read(request)
+        return HOSPITALS.write(tuple(each for each in found if each.name > after)[:MAX_HOSPITALS])
 
     def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:
         """The study as it was written."""

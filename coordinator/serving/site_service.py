@@ -23,7 +23,7 @@ from protos.chunked_release import CHUNK, read_submission
 from protos.pieces import PieceStore
 from protos.serving import WaitingRoom
 from protos.tls import caller_certificate
-from protos.words import CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, RECEIPT, RENEWAL, RENEWED, Claim
+from protos.words import CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, PRESENTING, RECEIPT, RENEWAL, RENEWED, Claim
 from wardround.federation.errors import NotAuthorized
 from wardround.federation.trust.certificates import Role, holder, request_key, tls_key_hash
 from wardround.federation.trust.enrolment import Greeting
@@ -45,8 +45,9 @@ class SiteService(SiteServiceServicer):
         return authorize(self.coordinator.ledger, caller_certificate(context), Role.SITE)
 
     def Greet(self, request: pb.GreetRequest, context: grpc.ServicerContext) -> pb.GreetReply:
-        """Say who the caller is here, which study this is, and what time it is."""
+        """Note the caller's public limits; say who it is here, which study this is, and what time it is."""
         site = self._site(context)
+        self.coordinator.note_limits(site, PRESENTING.read(request))
         now = round(_now().timestamp() * MILLISECONDS)
         return GREETING.write(Greeting(site, self.coordinator.study.study_hash, now))
 

@@ -151,8 +151,14 @@ CREATE TABLE IF NOT EXISTS left_out (
     code    TEXT NOT NULL,
     PRIMARY KEY (plan_id, site)
 ) STRICT, WITHOUT ROWID;
+
+-- what a site last said in public about the questions it answers, in canonical form; no row where it said nothing
+CREATE TABLE IF NOT EXISTS public_limits (
+    site   TEXT PRIMARY KEY REFERENCES sites (name),
+    limits BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 """
-"""What ledgers made before there were trainings gain when they are opened."""
+"""What ledgers of before gain when they are opened."""
 
 
 STUDY_ACCOUNT = "study"

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
+from wardround.federation import canonical
+from wardround.federation.canonical import decode
+from wardround.federation.errors import MalformedMessage
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.entry_body import Body
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.trust.entry import GENESIS, Head
 from wardround.federation.trust.identity import Identity, PublicIdentity
+from wardround.federation.trust.public_limits import PublicLimits
 from wardround.privacy.accounting.cost import Cost
 
 _SITES = "SELECT name, key, patients, dataset, study_signature, state FROM sites"
@@ -148,6 +152,30 @@ class MemberStore:
         with self._database.reading() as connection:
             row = connection.execute("SELECT head_sequence, head_digest FROM sites WHERE name = ?", (site,)).fetchone()
         return Head(*row)
+
+    def limits(self) -> dict[str, PublicLimits]:
+        """What each site last said in public about the questions it answers; those that said nothing are not there."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT site, limits FROM public_limits ORDER BY site").fetchall()
+        found = {}
+        for site, limits in rows:
+            # What only a later version can read is not known; nothing depends on it.
+            with suppress(MalformedMessage):
+                found[site] = decode(PublicLimits, limits)
+        return found
+
+    def note_limits(self, site: str, limits: PublicLimits | None) -> None:
+        """From now on an enrolled site is known by these limits, or nothing is known of them."""
+        content = None if limits is None else canonical.encode(limits)
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT limits FROM public_limits WHERE site = ?", (site,)).fetchone()
+        # Sites greet again and again: only what is new waits for the disk.
+        if (None if row is None else row[0]) == content:
+            return
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM public_limits WHERE site = ?", (site,))
+            if content is not None:
+                connection.execute("INSERT INTO public_limits (site, limits) VALUES (?, ?)", (site, content))
 
     def has_key(self, signing_key: str) -> bool:
         """Whether a site has enrolled with this signing key."""

@@ -23,43 +23,48 @@ _sym_db = _symbol_database.Default()
 
 
 from protos._generated import answer_pb2 as protos_dot_answer__pb2
+from protos._generated import member_pb2 as protos_dot_member__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprotos/analyst_service.proto\x12\x0cwardround.v1\x1a\x13protos/answer.proto\"6\n\nAskRequest\x12(\n\x08question\x18\x01 \x01(\x0b\x32\x16.wardround.v1.Question\"\x1b\n\x08\x41skReply\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\"{\n\x0c\x41waitRequest\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\x12\x0c\n\x04seen\x18\x02 \x01(\x04\x12\x19\n\x11wait_milliseconds\x18\x03 \x01(\r\x12\x16\n\x0e\x66irst_estimate\x18\x04 \x01(\x04\x12\x19\n\x11\x66irst_update_byte\x18\x05 \x01(\x04\")\n\nUpdateSize\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\"\xbd\x01\n\nAnswerPage\x12$\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x14.wardround.v1.Answer\x12\x16\n\x0e\x66irst_estimate\x18\x02 \x01(\x04\x12\x15\n\rall_estimates\x18\x03 \x01(\x04\x12)\n\x07updates\x18\x04 \x03(\x0b\x32\x18.wardround.v1.UpdateSize\x12\x19\n\x11\x66irst_update_byte\x18\x05 \x01(\x04\x12\x14\n\x0cupdate_bytes\x18\x06 \x01(\x0c\"\x86\x01\n\nAwaitReply\x12*\n\x08progress\x18\x01 \x01(\x0b\x32\x16.wardround.v1.ProgressH\x00\x12(\n\x04page\x18\x02 \x01(\x0b\x32\x18.wardround.v1.AnswerPageH\x00\x12\x1a\n\x12pause_milliseconds\x18\x03 \x01(\rB\x06\n\x04kind\":\n\x0ePreviewRequest\x12(\n\x08question\x18\x01 \x01(\x0b\x32\x16.wardround.v1.Question\"6\n\x0cPreviewReply\x12&\n\x07preview\x18\x01 \x01(\x0b\x32\x15.wardround.v1.Preview\"\x0e\n\x0cSitesRequest\"\x1b\n\nSitesReply\x12\r\n\x05sites\x18\x01 \x03(\t\"\x11\n\x0f\x44\x65scribeRequest\"\x1e\n\rDescribeReply\x12\r\n\x05study\x18\x01 \x01(\t\"\x0f\n\rBudgetRequest\"9\n\x0b\x42udgetReply\x12*\n\x06report\x18\x01 \x01(\x0b\x32\x1a.wardround.v1.BudgetReport2\x96\x03\n\x0e\x41nalystService\x12\x37\n\x03\x41sk\x12\x18.wardround.v1.AskRequest\x1a\x16.wardround.v1.AskReply\x12=\n\x05\x41wait\x12\x1a.wardround.v1.AwaitRequest\x1a\x18.wardround.v1.AwaitReply\x12\x43\n\x07Preview\x12\x1c.wardround.v1.PreviewRequest\x1a\x1a.wardround.v1.PreviewReply\x12=\n\x05Sites\x12\x1a.wardround.v1.SitesRequest\x1a\x18.wardround.v1.SitesReply\x12\x46\n\x08\x44\x65scribe\x12\x1d.wardround.v1.DescribeRequest\x1a\x1b.wardround.v1.DescribeReply\x12@\n\x06\x42udget\x12\x1b.wardround.v1.BudgetRequest\x1a\x19.wardround.v1.BudgetReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprotos/analyst_service.proto\x12\x0cwardround.v1\x1a\x13protos/answer.proto\x1a\x13protos/member.proto\"6\n\nAskRequest\x12(\n\x08question\x18\x01 \x01(\x0b\x32\x16.wardround.v1.Question\"\x1b\n\x08\x41skReply\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\"{\n\x0c\x41waitRequest\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\x12\x0c\n\x04seen\x18\x02 \x01(\x04\x12\x19\n\x11wait_milliseconds\x18\x03 \x01(\r\x12\x16\n\x0e\x66irst_estimate\x18\x04 \x01(\x04\x12\x19\n\x11\x66irst_update_byte\x18\x05 \x01(\x04\")\n\nUpdateSize\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\"\xbd\x01\n\nAnswerPage\x12$\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x14.wardround.v1.Answer\x12\x16\n\x0e\x66irst_estimate\x18\x02 \x01(\x04\x12\x15\n\rall_estimates\x18\x03 \x01(\x04\x12)\n\x07updates\x18\x04 \x03(\x0b\x32\x18.wardround.v1.UpdateSize\x12\x19\n\x11\x66irst_update_byte\x18\x05 \x01(\x04\x12\x14\n\x0cupdate_bytes\x18\x06 \x01(\x0c\"\x86\x01\n\nAwaitReply\x12*\n\x08progress\x18\x01 \x01(\x0b\x32\x16.wardround.v1.ProgressH\x00\x12(\n\x04page\x18\x02 \x01(\x0b\x32\x18.wardround.v1.AnswerPageH\x00\x12\x1a\n\x12pause_milliseconds\x18\x03 \x01(\rB\x06\n\x04kind\":\n\x0ePreviewRequest\x12(\n\x08question\x18\x01 \x01(\x0b\x32\x16.wardround.v1.Question\"6\n\x0cPreviewReply\x12&\n\x07preview\x18\x01 \x01(\x0b\x32\x15.wardround.v1.Preview\"\x0e\n\x0cSitesRequest\"\x1b\n\nSitesReply\x12\r\n\x05sites\x18\x01 \x03(\t\"!\n\x10HospitalsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\"=\n\x0eHospitalsReply\x12+\n\thospitals\x18\x01 \x03(\x0b\x32\x18.wardround.v1.PublicSite\"\x11\n\x0f\x44\x65scribeRequest\"\x1e\n\rDescribeReply\x12\r\n\x05study\x18\x01 \x01(\t\"\x0f\n\rBudgetRequest\"9\n\x0b\x42udgetReply\x12*\n\x06report\x18\x01 \x01(\x0b\x32\x1a.wardround.v1.BudgetReport2\xe1\x03\n\x0e\x41nalystService\x12\x37\n\x03\x41sk\x12\x18.wardround.v1.AskRequest\x1a\x16.wardround.v1.AskReply\x12=\n\x05\x41wait\x12\x1a.wardround.v1.AwaitRequest\x1a\x18.wardround.v1.AwaitReply\x12\x43\n\x07Preview\x12\x1c.wardround.v1.PreviewRequest\x1a\x1a.wardround.v1.PreviewReply\x12=\n\x05Sites\x12\x1a.wardround.v1.SitesRequest\x1a\x18.wardround.v1.SitesReply\x12I\n\tHospitals\x12\x1e.wardround.v1.HospitalsRequest\x1a\x1c.wardround.v1.HospitalsReply\x12\x46\n\x08\x44\x65scribe\x12\x1d.wardround.v1.DescribeRequest\x1a\x1b.wardround.v1.DescribeReply\x12@\n\x06\x42udget\x12\x1b.wardround.v1.BudgetRequest\x1a\x19.wardround.v1.BudgetReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.analyst_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ASKREQUEST']._serialized_start=67
-  _globals['_ASKREQUEST']._serialized_end=121
-  _globals['_ASKREPLY']._serialized_start=123
-  _globals['_ASKREPLY']._serialized_end=150
-  _globals['_AWAITREQUEST']._serialized_start=152
-  _globals['_AWAITREQUEST']._serialized_end=275
-  _globals['_UPDATESIZE']._serialized_start=277
-  _globals['_UPDATESIZE']._serialized_end=318
-  _globals['_ANSWERPAGE']._serialized_start=321
-  _globals['_ANSWERPAGE']._serialized_end=510
-  _globals['_AWAITREPLY']._serialized_start=513
-  _globals['_AWAITREPLY']._serialized_end=647
-  _globals['_PREVIEWREQUEST']._serialized_start=649
-  _globals['_PREVIEWREQUEST']._serialized_end=707
-  _globals['_PREVIEWREPLY']._serialized_start=709
-  _globals['_PREVIEWREPLY']._serialized_end=763
-  _globals['_SITESREQUEST']._serialized_start=765
-  _globals['_SITESREQUEST']._serialized_end=779
-  _globals['_SITESREPLY']._serialized_start=781
-  _globals['_SITESREPLY']._serialized_end=808
-  _globals['_DESCRIBEREQUEST']._serialized_start=810
-  _globals['_DESCRIBEREQUEST']._serialized_end=827
-  _globals['_DESCRIBEREPLY']._serialized_start=829
-  _globals['_DESCRIBEREPLY']._serialized_end=859
-  _globals['_BUDGETREQUEST']._serialized_start=861
-  _globals['_BUDGETREQUEST']._serialized_end=876
-  _globals['_BUDGETREPLY']._serialized_start=878
-  _globals['_BUDGETREPLY']._serialized_end=935
-  _globals['_ANALYSTSERVICE']._serialized_start=938
-  _globals['_ANALYSTSERVICE']._serialized_end=1344
+  _globals['_ASKREQUEST']._serialized_start=88
+  _globals['_ASKREQUEST']._serialized_end=142
+  _globals['_ASKREPLY']._serialized_start=144
+  _globals['_ASKREPLY']._serialized_end=171
+  _globals['_AWAITREQUEST']._serialized_start=173
+  _globals['_AWAITREQUEST']._serialized_end=296
+  _globals['_UPDATESIZE']._serialized_start=298
+  _globals['_UPDATESIZE']._serialized_end=339
+  _globals['_ANSWERPAGE']._serialized_start=342
+  _globals['_ANSWERPAGE']._serialized_end=531
+  _globals['_AWAITREPLY']._serialized_start=534
+  _globals['_AWAITREPLY']._serialized_end=668
+  _globals['_PREVIEWREQUEST']._serialized_start=670
+  _globals['_PREVIEWREQUEST']._serialized_end=728
+  _globals['_PREVIEWREPLY']._serialized_start=730
+  _globals['_PREVIEWREPLY']._serialized_end=784
+  _globals['_SITESREQUEST']._serialized_start=786
+  _globals['_SITESREQUEST']._serialized_end=800
+  _globals['_SITESREPLY']._serialized_start=802
+  _globals['_SITESREPLY']._serialized_end=829
+  _globals['_HOSPITALSREQUEST']._serialized_start=831
+  _globals['_HOSPITALSREQUEST']._serialized_end=864
+  _globals['_HOSPITALSREPLY']._serialized_start=866
+  _globals['_HOSPITALSREPLY']._serialized_end=927
+  _globals['_DESCRIBEREQUEST']._serialized_start=929
+  _globals['_DESCRIBEREQUEST']._serialized_end=946
+  _globals['_DESCRIBEREPLY']._serialized_start=948
+  _globals['_DESCRIBEREPLY']._serialized_end=978
+  _globals['_BUDGETREQUEST']._serialized_start=980
+  _globals['_BUDGETREQUEST']._serialized_end=995
+  _globals['_BUDGETREPLY']._serialized_start=997
+  _globals['_BUDGETREPLY']._serialized_end=1054
+  _globals['_ANALYSTSERVICE']._serialized_start=1057
+  _globals['_ANALYSTSERVICE']._serialized_end=1538
 # @@protoc_insertion_point(module_scope)

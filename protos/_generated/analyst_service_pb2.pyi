@@ -10,6 +10,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from protos._generated import answer_pb2 as _answer_pb2
+from protos._generated import member_pb2 as _member_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -268,6 +269,48 @@ class SitesReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SitesReply: _TypeAlias = SitesReply  # noqa: Y015
+
+@_typing.final
+class HospitalsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """the last name of the page before; empty for the first one"""
+    def __init__(
+        self,
+        *,
+        after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HospitalsRequest: _TypeAlias = HospitalsRequest  # noqa: Y015
+
+@_typing.final
+class HospitalsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOSPITALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hospitals(self) -> _containers.RepeatedCompositeFieldContainer[_member_pb2.PublicSite]:
+        """at most 500, in order; none: that was all"""
+
+    def __init__(
+        self,
+        *,
+        hospitals: _abc.Iterable[_member_pb2.PublicSite] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hospitals", b"hospitals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HospitalsReply: _TypeAlias = HospitalsReply  # noqa: Y015
 
 @_typing.final
 class DescribeRequest(_message.Message):

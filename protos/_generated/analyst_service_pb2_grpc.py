@@ -54,6 +54,11 @@ class AnalystServiceStub:
                 request_serializer=protos_dot_analyst__service__pb2.SitesRequest.SerializeToString,
                 response_deserializer=protos_dot_analyst__service__pb2.SitesReply.FromString,
                 _registered_method=True)
+        self.Hospitals = channel.unary_unary(
+                '/wardround.v1.AnalystService/Hospitals',
+                request_serializer=protos_dot_analyst__service__pb2.HospitalsRequest.SerializeToString,
+                response_deserializer=protos_dot_analyst__service__pb2.HospitalsReply.FromString,
+                _registered_method=True)
         self.Describe = channel.unary_unary(
                 '/wardround.v1.AnalystService/Describe',
                 request_serializer=protos_dot_analyst__service__pb2.DescribeRequest.SerializeToString,
@@ -103,6 +108,14 @@ class AnalystServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Hospitals(self, request, context):
+        """Says which hospitals belong to the study, with their public limits, by name and in pages. May be repeated; decides
+        nothing. A coordinator of an earlier version does not know it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Describe(self, request, context):
         """Returns the study as the consortium wrote it. May be repeated; decides nothing.
         """
@@ -139,6 +152,11 @@ def add_AnalystServiceServicer_to_server(servicer, server):
                     servicer.Sites,
                     request_deserializer=protos_dot_analyst__service__pb2.SitesRequest.FromString,
                     response_serializer=protos_dot_analyst__service__pb2.SitesReply.SerializeToString,
+            ),
+            'Hospitals': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hospitals,
+                    request_deserializer=protos_dot_analyst__service__pb2.HospitalsRequest.FromString,
+                    response_serializer=protos_dot_analyst__service__pb2.HospitalsReply.SerializeToString,
             ),
             'Describe': grpc.unary_unary_rpc_method_handler(
                     servicer.Describe,
@@ -259,6 +277,33 @@ class AnalystService:
             '/wardround.v1.AnalystService/Sites',
             protos_dot_analyst__service__pb2.SitesRequest.SerializeToString,
             protos_dot_analyst__service__pb2.SitesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Hospitals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.AnalystService/Hospitals',
+            protos_dot_analyst__service__pb2.HospitalsRequest.SerializeToString,
+            protos_dot_analyst__service__pb2.HospitalsReply.FromString,
             options,
             channel_credentials,
             insecure,

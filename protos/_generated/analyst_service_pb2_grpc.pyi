@@ -51,6 +51,10 @@ class AnalystServiceStub:
     """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
     earlier version does not know it.
     """
+    Hospitals: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.HospitalsRequest, _analyst_service_pb2.HospitalsReply]
+    """Says which hospitals belong to the study, with their public limits, by name and in pages. May be repeated; decides
+    nothing. A coordinator of an earlier version does not know it.
+    """
     Describe: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.DescribeRequest, _analyst_service_pb2.DescribeReply]
     """Returns the study as the consortium wrote it. May be repeated; decides nothing."""
     Budget: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.BudgetRequest, _analyst_service_pb2.BudgetReply]
@@ -76,6 +80,10 @@ class AnalystServiceAsyncStub(AnalystServiceStub):
     Sites: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.SitesRequest, _analyst_service_pb2.SitesReply]  # type: ignore[assignment]
     """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
     earlier version does not know it.
+    """
+    Hospitals: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.HospitalsRequest, _analyst_service_pb2.HospitalsReply]  # type: ignore[assignment]
+    """Says which hospitals belong to the study, with their public limits, by name and in pages. May be repeated; decides
+    nothing. A coordinator of an earlier version does not know it.
     """
     Describe: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.DescribeRequest, _analyst_service_pb2.DescribeReply]  # type: ignore[assignment]
     """Returns the study as the consortium wrote it. May be repeated; decides nothing."""
@@ -123,6 +131,16 @@ class AnalystServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_analyst_service_pb2.SitesReply, _abc.Awaitable[_analyst_service_pb2.SitesReply]]:
         """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
         earlier version does not know it.
+        """
+
+    @_abc_1.abstractmethod
+    def Hospitals(
+        self,
+        request: _analyst_service_pb2.HospitalsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyst_service_pb2.HospitalsReply, _abc.Awaitable[_analyst_service_pb2.HospitalsReply]]:
+        """Says which hospitals belong to the study, with their public limits, by name and in pages. May be repeated; decides
+        nothing. A coordinator of an earlier version does not know it.
         """
 
     @_abc_1.abstractmethod

@@ -479,6 +479,7 @@ class Preview(_message.Message):
     PRIVACY_FIELD_NUMBER: _builtins.int
     EXCESS_FIELD_NUMBER: _builtins.int
     BLOCK_FIELD_NUMBER: _builtins.int
+    FORESEEN_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     unit: Global___Unit.ValueType
     replayed: _builtins.bool
@@ -494,6 +495,8 @@ class Preview(_message.Message):
     def excess(self) -> Global___Excess:
         """only where the budget would refuse the question now"""
 
+    @_builtins.property
+    def foreseen(self) -> _containers.RepeatedCompositeFieldContainer[Global___Foreseen]: ...
     def __init__(
         self,
         *,
@@ -505,14 +508,44 @@ class Preview(_message.Message):
         privacy: Global___PrivacyStatement | None = ...,
         excess: Global___Excess | None = ...,
         block: _builtins.str = ...,
+        foreseen: _abc.Iterable[Global___Foreseen] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["excess", b"excess", "privacy", b"privacy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "excess", b"excess", "expected", b"expected", "plan_id", b"plan_id", "privacy", b"privacy", "replayed", b"replayed", "sites", b"sites", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "excess", b"excess", "expected", b"expected", "foreseen", b"foreseen", "plan_id", b"plan_id", "privacy", b"privacy", "replayed", b"replayed", "sites", b"sites", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Preview: _TypeAlias = Preview  # noqa: Y015
+
+@_typing.final
+class Foreseen(_message.Message):
+    """What a site would do with the question other than answer at once, by the limits that it published."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SITE_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    site: _builtins.str
+    code: _builtins.str
+    """of the refusal, or AwaitingApproval"""
+    sentence: _builtins.str
+    """the same for a person"""
+    def __init__(
+        self,
+        *,
+        site: _builtins.str = ...,
+        code: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "sentence", b"sentence", "site", b"site"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Foreseen: _TypeAlias = Foreseen  # noqa: Y015
 
 @_typing.final
 class Excess(_message.Message):

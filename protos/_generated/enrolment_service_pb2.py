@@ -22,19 +22,20 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protos._generated import member_pb2 as protos_dot_member__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eprotos/enrolment_service.proto\x12\x0cwardround.v1\"\xaf\x01\n\x0c\x45nrolRequest\x12\x0e\n\x06secret\x18\x01 \x01(\x0c\x12\x0c\n\x04site\x18\x02 \x01(\t\x12\x14\n\x0cidentity_key\x18\x03 \x01(\t\x12\x12\n\nstudy_hash\x18\x04 \x01(\t\x12\x17\n\x0fstudy_signature\x18\x05 \x01(\x0c\x12\x1b\n\x13\x63\x65rtificate_request\x18\x06 \x01(\x0c\x12\x10\n\x08patients\x18\x07 \x01(\x04\x12\x0f\n\x07\x64\x61taset\x18\x08 \x01(\t\"!\n\nEnrolReply\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x32Q\n\x10\x45nrolmentService\x12=\n\x05\x45nrol\x12\x1a.wardround.v1.EnrolRequest\x1a\x18.wardround.v1.EnrolReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eprotos/enrolment_service.proto\x12\x0cwardround.v1\x1a\x13protos/member.proto\"\xdb\x01\n\x0c\x45nrolRequest\x12\x0e\n\x06secret\x18\x01 \x01(\x0c\x12\x0c\n\x04site\x18\x02 \x01(\t\x12\x14\n\x0cidentity_key\x18\x03 \x01(\t\x12\x12\n\nstudy_hash\x18\x04 \x01(\t\x12\x17\n\x0fstudy_signature\x18\x05 \x01(\x0c\x12\x1b\n\x13\x63\x65rtificate_request\x18\x06 \x01(\x0c\x12\x10\n\x08patients\x18\x07 \x01(\x04\x12\x0f\n\x07\x64\x61taset\x18\x08 \x01(\t\x12*\n\x06limits\x18\t \x01(\x0b\x32\x1a.wardround.v1.PublicLimits\"!\n\nEnrolReply\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x32Q\n\x10\x45nrolmentService\x12=\n\x05\x45nrol\x12\x1a.wardround.v1.EnrolRequest\x1a\x18.wardround.v1.EnrolReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.enrolment_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENROLREQUEST']._serialized_start=49
-  _globals['_ENROLREQUEST']._serialized_end=224
-  _globals['_ENROLREPLY']._serialized_start=226
-  _globals['_ENROLREPLY']._serialized_end=259
-  _globals['_ENROLMENTSERVICE']._serialized_start=261
-  _globals['_ENROLMENTSERVICE']._serialized_end=342
+  _globals['_ENROLREQUEST']._serialized_start=70
+  _globals['_ENROLREQUEST']._serialized_end=289
+  _globals['_ENROLREPLY']._serialized_start=291
+  _globals['_ENROLREPLY']._serialized_end=324
+  _globals['_ENROLMENTSERVICE']._serialized_start=326
+  _globals['_ENROLMENTSERVICE']._serialized_end=407
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ certificate yet, and trusts the coordinator by the authority its invitation carr
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from protos._generated import member_pb2 as _member_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -30,6 +31,7 @@ class EnrolRequest(_message.Message):
     CERTIFICATE_REQUEST_FIELD_NUMBER: _builtins.int
     PATIENTS_FIELD_NUMBER: _builtins.int
     DATASET_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
     secret: _builtins.bytes
     """the invitation's, 32 bytes"""
     site: _builtins.str
@@ -43,6 +45,10 @@ class EnrolRequest(_message.Message):
     patients: _builtins.int
     """declared, public"""
     dataset: _builtins.str
+    @_builtins.property
+    def limits(self) -> _member_pb2.PublicLimits:
+        """absent: a site of an earlier version"""
+
     def __init__(
         self,
         *,
@@ -54,10 +60,11 @@ class EnrolRequest(_message.Message):
         certificate_request: _builtins.bytes = ...,
         patients: _builtins.int = ...,
         dataset: _builtins.str = ...,
+        limits: _member_pb2.PublicLimits | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_request", b"certificate_request", "dataset", b"dataset", "identity_key", b"identity_key", "patients", b"patients", "secret", b"secret", "site", b"site", "study_hash", b"study_hash", "study_signature", b"study_signature"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_request", b"certificate_request", "dataset", b"dataset", "identity_key", b"identity_key", "limits", b"limits", "patients", b"patients", "secret", b"secret", "site", b"site", "study_hash", b"study_hash", "study_signature", b"study_signature"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ repeated: what has been decided is in the ledgers, not in a connection.
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from protos._generated import member_pb2 as _member_pb2
 from protos._generated import plan_pb2 as _plan_pb2
 from protos._generated import release_pb2 as _release_pb2
 import builtins as _builtins
@@ -25,12 +26,19 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class GreetRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    LIMITS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limits(self) -> _member_pb2.PublicLimits:
+        """absent: a site of an earlier version, about whose limits nothing is known"""
+
     def __init__(
         self,
+        *,
+        limits: _member_pb2.PublicLimits | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -65,8 +65,8 @@ class SiteServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Greet(self, request, context):
-        """Says who the coordinator takes the caller for, which study it runs, and what time it has.
-        May be repeated; decides nothing.
+        """Says who the coordinator takes the caller for, which study it runs, and what time it has; notes the caller's
+        public limits in place of those it said before. May be repeated; decides nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,8 +35,8 @@ class SiteServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SiteServiceAsyncStub: ...
     Greet: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.GreetRequest, _site_service_pb2.GreetReply]
-    """Says who the coordinator takes the caller for, which study it runs, and what time it has.
-    May be repeated; decides nothing.
+    """Says who the coordinator takes the caller for, which study it runs, and what time it has; notes the caller's
+    public limits in place of those it said before. May be repeated; decides nothing.
     """
     ClaimTask: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.ClaimTaskRequest, _site_service_pb2.ClaimTaskReply]
     """Waits for an open task of this site, up to 20 s, and hands it out. May be repeated: an open task is
@@ -61,8 +61,8 @@ class SiteServiceStub:
 class SiteServiceAsyncStub(SiteServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Greet: _aio.UnaryUnaryMultiCallable[_site_service_pb2.GreetRequest, _site_service_pb2.GreetReply]  # type: ignore[assignment]
-    """Says who the coordinator takes the caller for, which study it runs, and what time it has.
-    May be repeated; decides nothing.
+    """Says who the coordinator takes the caller for, which study it runs, and what time it has; notes the caller's
+    public limits in place of those it said before. May be repeated; decides nothing.
     """
     ClaimTask: _aio.UnaryUnaryMultiCallable[_site_service_pb2.ClaimTaskRequest, _site_service_pb2.ClaimTaskReply]  # type: ignore[assignment]
     """Waits for an open task of this site, up to 20 s, and hands it out. May be repeated: an open task is
@@ -90,8 +90,8 @@ class SiteServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _site_service_pb2.GreetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_site_service_pb2.GreetReply, _abc.Awaitable[_site_service_pb2.GreetReply]]:
-        """Says who the coordinator takes the caller for, which study it runs, and what time it has.
-        May be repeated; decides nothing.
+        """Says who the coordinator takes the caller for, which study it runs, and what time it has; notes the caller's
+        public limits in place of those it said before. May be repeated; decides nothing.
         """
 
     @_abc_1.abstractmethod

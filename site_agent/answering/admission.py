@@ -14,18 +14,16 @@ from site_agent.answering.memory_check import Room
 from wardround.federation.errors import NotAuthorized, PlanRefused
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
-from wardround.federation.models.training import Step
 from wardround.federation.plain_text import fault_in
+from wardround.federation.plan.allowance import affordable, not_allowed
 from wardround.federation.plan.plan import Plan, Planned, form_of, planned
 from wardround.federation.plan.task import SignedTask, Task
-from wardround.federation.question.query import Query, Statistic
+from wardround.federation.question.query import Statistic
 from wardround.federation.refusal import RefusalReason
 from wardround.federation.study.study import Study
 from wardround.federation.trust.identity import PublicIdentity
-from wardround.privacy.budget.filter import Cap, epsilon_charged, is_within
-
-TRAINING = "training"
-"""The word in `policy.statistics` that allows models to be trained."""
+from wardround.federation.trust.public_limits import TRAINING, PublicLimits
+from wardround.privacy.budget.filter import Cap, epsilon_charged
 
 
 class Approval(StrEnum):
@@ -49,6 +47,16 @@ class Policy:
     training: bool = True
     min_sites: int = 1
     room: Room = field(default_factory=Room)
+
+    def public(self) -> PublicLimits:
+        """The part that everybody may know, so that nobody asks in vain: words of site.toml and nothing else."""
+        words = (*(statistic.value for statistic in self.statistics), *((TRAINING,) if self.training else ()))
+        return PublicLimits(
+            tuple(dict.fromkeys(words)),
+            self.max_epsilon_per_plan,
+            self.cap.delta,
+            by_person=self.approval is Approval.MANUAL,
+        )
 
     def text(self) -> str:
         """What one plan is held to, in a few words."""
@@ -83,7 +91,8 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Planned[Ans
             "more; see policy.min_sites in site.toml.",
             reason=RefusalReason.COMPANY,
         )
-    for word in _words(plan.query, policy):
+    limits = policy.public()
+    for word in not_allowed(plan.query, limits):
         reason = RefusalReason.TRAINING if word == TRAINING else RefusalReason.STATISTIC
         raise PlanRefused(
             f"this site's policy does not allow {word!r}; see policy.statistics in site.toml.", reason=reason
@@ -93,8 +102,7 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Planned[Ans
     policy.room.require(form)
     admitted = planned(plan, form, study)
     charge = admitted.charge
-    # Of a training the whole price counts, whichever of its rounds this is.
-    if not is_within(charge.cost, epsilon=policy.max_epsilon_per_plan, delta=policy.cap.delta):
+    if not affordable(charge.cost, limits):
         asked = epsilon_charged(charge.cost, delta=policy.cap.delta)
         raise PlanRefused(
             f"the plan costs ε = {asked:.4g} but this site allows ε = {policy.max_epsilon_per_plan:.4g} a plan, "
@@ -102,10 +110,3 @@ def admit(plan: Plan, *, site: str, study: Study, policy: Policy) -> Planned[Ans
             reason=RefusalReason.EPSILON,
         )
     return admitted
-
-
-def _words(query: Query | Step, policy: Policy) -> list[str]:
-    """What is asked for and not allowed, as site.toml would name it."""
-    if isinstance(query, Step):
-        return [] if policy.training else [TRAINING]
-    return [each.statistic.value for each in query.aggregates if each.statistic not in policy.statistics]

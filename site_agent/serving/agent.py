@@ -60,7 +60,7 @@ class CoordinatorLink(Protocol):
         """Hand over an answer; a release or a refusal gets a signed receipt."""
 
     def upkeep(self) -> None:
-        """Renew what is about to expire."""
+        """Greet whoever was not greeted yet, and renew what is about to expire."""
 
     def close(self) -> None:
         """Give up the connection, ending a waiting call."""

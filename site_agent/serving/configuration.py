@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from site_agent.answering.admission import TRAINING, Approval, Policy
+from site_agent.answering.admission import Approval, Policy
 from site_agent.answering.memory_check import Room
 from site_agent.reading.dataset import FORMATS, Declared, TableSource, kind_of
 from site_agent.reading.memory_limits import LEAST_MEBIBYTES, MEMORY_MEBIBYTES, Limits
@@ -16,6 +16,7 @@ from wardround.federation.question.query import Statistic
 from wardround.federation.statistics import ALLOWED_BY_DEFAULT
 from wardround.federation.strict_toml import Section, address_fault, nearest, parse, read_text
 from wardround.federation.study.study import Study, delta_fault
+from wardround.federation.trust.public_limits import TRAINING
 from wardround.privacy.budget.filter import Cap
 
 _MOST_MEBIBYTES = 2**24

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from protos import channels
 from protos.calls import EnrolmentCalls
-from site_agent.answering.admission import TRAINING
 from site_agent.serving.configuration import SiteConfiguration, parse_site
 from site_agent.serving.folder import CoordinatorRecord, SiteFolder
 from site_agent.serving.folder_account import check_unit
@@ -26,6 +25,7 @@ from wardround.federation.study.study import Study, delta_fault
 from wardround.federation.trust.certificates import key_from_pem, key_to_pem, make_request, new_tls_key
 from wardround.federation.trust.enrolment import Enrolment, Invitation, read_invitation
 from wardround.federation.trust.identity import Identity, Purpose
+from wardround.federation.trust.public_limits import TRAINING
 
 TEMPLATE = """\
 # One hospital. Fill in what follows, then run site init again.
@@ -159,6 +159,7 @@ def begin(ready: Ready) -> Enrolment:
         certificate_request=make_request(key, ready.invitation.site),
         patients=ready.configuration.patients,
         dataset=ready.configuration.dataset,
+        limits=ready.configuration.policy.public(),
     )
 
 

@@ -12,7 +12,7 @@ from protos.calls import SiteCalls
 from protos.channels import channel
 from protos.tls import TlsKeys
 from site_agent.serving.folder import SiteFolder
-from wardround.federation.errors import Unavailable
+from wardround.federation.errors import PeerUnreachable, Unavailable
 from wardround.federation.plan.task import SignedTask, Submission
 from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import read_text
@@ -30,6 +30,7 @@ class GrpcLink:
         self._folder = folder
         self._configuration = folder.configuration()
         self._channel, self._calls = self._dial()
+        self._greeted = False
 
     def _dial(self) -> tuple[grpc.Channel, SiteCalls]:
         opened = channel(
@@ -38,18 +39,31 @@ class GrpcLink:
         return opened, SiteCalls(opened)
 
     def greet(self) -> Greeting:
-        """Who the coordinator takes us for."""
-        return self._calls.greet()
+        """Who the coordinator takes us for; it is told the public limits of site.toml."""
+        return self._calls.greet(self._configuration.policy.public())
 
     def claim(self, *, wait_seconds: float) -> SignedTask | None:
-        return self._calls.claim(wait_seconds=wait_seconds)
+        """The next task, waiting for one."""
+        try:
+            return self._calls.claim(wait_seconds=wait_seconds)
+        except PeerUnreachable:
+            # What comes back may be a newer version, or a ledger from a backup, that was never greeted.
+            self._greeted = False
+            raise
 
     def submit(self, submission: Submission) -> Entry | None:
         """Hand over an answer."""
         return self._calls.submit(submission)
 
     def upkeep(self) -> None:
-        """Renew the certificate once half of its life is over; while that fails the old one serves."""
+        """Greet a coordinator that came, or came back; renew the certificate once half of its life is over."""
+        self._renew()
+        if not self._greeted:
+            self.greet()
+            self._greeted = True
+
+    def _renew(self) -> None:
+        """A new certificate in time; while that fails the old one serves."""
         file = self._folder.tls / "certificate.pem"
         begins, ends = validity(load_certificate(read_text(file).encode(), name=str(file)))
         now = datetime.datetime.now(datetime.UTC)

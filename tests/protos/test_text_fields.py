@@ -18,7 +18,15 @@ from google.protobuf.message import Message
 
 import protos._generated
 from protos import chunked_release, pages, statuses, words
-from protos._generated import analyst_service_pb2, answer_pb2, fault_pb2, plan_pb2, release_pb2, site_service_pb2
+from protos._generated import (
+    analyst_service_pb2,
+    answer_pb2,
+    fault_pb2,
+    member_pb2,
+    plan_pb2,
+    release_pb2,
+    site_service_pb2,
+)
 from tests.protos import test_codec_malformed as sound
 from tests.protos.conversations import AnyPieces
 from wardround.federation.errors import MalformedMessage, QueryMistaken
@@ -124,7 +132,13 @@ def preview() -> answer_pb2.Preview:
         expected=[expected],
         privacy=answer().privacy,
         block=HASH,
+        foreseen=[answer_pb2.Foreseen(site="north", code="EpsilonTooLarge", sentence="north allows ε = 1")],
     )
+
+
+def hospital() -> member_pb2.PublicSite:
+    limits = member_pb2.PublicLimits(statistics=["count", "training"], max_epsilon=1.0, delta=1e-7)
+    return member_pb2.PublicSite(name="north", patients=5, active=True, limits=limits)
 
 
 def report() -> answer_pb2.BudgetReport:
@@ -172,6 +186,9 @@ SAMPLES: dict[str, Sample] = {
     "page": (page(), pages.read_watched),
     "preview": (preview(), words.PREVIEW.read),
     "sites": (analyst_service_pb2.SitesReply(sites=["north"]), words.SITES.read),
+    "hospitals request": (analyst_service_pb2.HospitalsRequest(after="north"), words.AFTER.read),
+    "hospitals": (analyst_service_pb2.HospitalsReply(hospitals=[hospital()]), words.HOSPITALS.read),
+    "presenting": (site_service_pb2.GreetRequest(limits=hospital().limits), words.PRESENTING.read),
     "report": (report(), words.BUDGET.read),
     "study": (analyst_service_pb2.DescribeReply(study="name = 'trial'"), words.STUDY.read),
     "released": (sound.released(), submission),

@@ -18,6 +18,7 @@ from wardround.federation.question.answer import (
     ByOverlap,
     Estimate,
     ExpectedError,
+    Foreseen,
     Loss,
     Preview,
     PrivacyStatement,
@@ -36,6 +37,7 @@ from wardround.federation.study.study import Value
 from wardround.federation.trust.enrolment import Enrolment, Greeting
 from wardround.federation.trust.entry import EMPTY, GENESIS, Entry, Head
 from wardround.federation.trust.identity import PublicIdentity
+from wardround.federation.trust.public_limits import PublicLimits, PublicSite
 from wardround.privacy.mechanisms.private_selection import Choosing
 from wardround.privacy.noise.distribution import Mechanism
 
@@ -267,6 +269,7 @@ previews = st.builds(
     statements,
     st.none() | excesses,
     st.just("") | digests,
+    st.lists(st.builds(Foreseen, names, codes, columns), max_size=3, unique_by=lambda each: each.site).map(tuple),
 )
 site_budgets = st.lists(
     st.builds(SiteBudget, names, losses, st.booleans()), max_size=4, unique_by=lambda site: site.name
@@ -288,6 +291,7 @@ reports = st.builds(
 )
 
 pems = st.binary(max_size=50).map(lambda raw: b"-----BEGIN THING-----\n" + raw.hex().encode())
+limits = st.builds(PublicLimits, st.lists(codes, max_size=4).map(tuple), amounts, shares, st.booleans())
 greetings = st.builds(Greeting, names, digests, counts)
 enrolments = st.builds(
     Enrolment,
@@ -299,4 +303,10 @@ enrolments = st.builds(
     pems,
     st.integers(1, 10**10),
     columns,
+    st.none() | limits,
 )
+hospitals = st.lists(
+    st.builds(PublicSite, names, counts, st.booleans(), st.none() | limits),
+    max_size=4,
+    unique_by=lambda each: each.name,
+).map(tuple)

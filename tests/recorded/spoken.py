@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from wardround.federation.question.answer import (
     ByOverlap,
     Estimate,
     ExpectedError,
+    Foreseen,
     Loss,
     Preview,
     PrivacyStatement,
@@ -36,6 +38,7 @@ from wardround.federation.question.query import Aggregate, Clip, GroupBy, Groupi
 from wardround.federation.trust.enrolment import Enrolment, Greeting
 from wardround.federation.trust.entry import EMPTY, GENESIS, Entry, Head
 from wardround.federation.trust.identity import PublicIdentity
+from wardround.federation.trust.public_limits import PublicLimits, PublicSite
 from wardround.privacy.mechanisms.private_selection import Choosing
 from wardround.privacy.noise.distribution import Mechanism
 
@@ -114,6 +117,8 @@ PREVIEWS = (
             PRIVACY, Shortfall(3.0, 0.5)),
     Preview(HASH, "event", False, (), (), PRIVACY),
     Preview(HASH, "patient", False, ("north",), (), PRIVACY, block=OTHER_HASH),
+    Preview(HASH, "patient", False, ("north", "south"), (), PRIVACY,
+            foreseen=(Foreseen("south", "StatisticNotAllowed", "south does not allow HISTOGRAM"),)),
 )  # fmt: skip
 REPORT = BudgetReport(
     "cardio", "patient", 2, Loss(3.0, 1e-6), LOSS, Remaining(1.5, 0.25), (("basic", math.inf), ("pld", 0.5)),
@@ -121,6 +126,8 @@ REPORT = BudgetReport(
     ByOverlap(0.25, 0.5, 1.0), (Statement("filter", 0.5, guarantee=True), Statement("rdp", math.inf, guarantee=False)),
     (Spending(1.75e9, 3, 0.25), Spending(1.76e9, 7, 0.5)),
 )  # fmt: skip
+LIMITS = PublicLimits(("count", "mean", "training"), 0.5, 1e-7, by_person=True)
+ENROLMENT = Enrolment(bytes(range(32)), "north", PublicIdentity(HASH), OTHER_HASH, SIGNATURE, PEM, 1000, "ehr")
 
 SPOKEN: Mapping[str, tuple[object, ...]] = {
     "value": (True, -3, 1.5, "Müller", DAY),
@@ -143,12 +150,15 @@ SPOKEN: Mapping[str, tuple[object, ...]] = {
     "page": ANSWERS,
     "preview": PREVIEWS,
     "sites": ((), ("north", "south")),
+    "hospitals request": ("", "north"),
+    "hospitals": ((), (PublicSite("north", 1000, True, LIMITS), PublicSite("south", 7, active=False))),
     "budget": (REPORT,),
     "study": ('name = "cardio"',),
+    "presenting": (None, LIMITS),
     "greeting": (Greeting("north", HASH, 1_750_000_000_123),),
     "renewal": (PEM,),
     "renewed": (PEM,),
-    "enrolment": (Enrolment(bytes(range(32)), "north", PublicIdentity(HASH), OTHER_HASH, SIGNATURE, PEM, 1000, "ehr"),),
+    "enrolment": (ENROLMENT, dataclasses.replace(ENROLMENT, limits=LIMITS)),
     "enrolled": (PEM,),
     "fault": (Fault("BudgetExceeded", "A sentence about ε.", 3.0, 0.5), Fault("PlanRefused", "No.", 0.0, 0.0)),
 }

@@ -96,6 +96,7 @@ def ask(
                 search=search,
                 on_progress=progress.show,
                 on_round=progress.begin,
+                on_note=note,
             )
     draw(result, plot)
     if as_json:

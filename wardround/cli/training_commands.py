@@ -21,7 +21,7 @@ from wardround.cli.analyst_commands import (
     going_on,
     tell_nonce,
 )
-from wardround.cli.console import print_document, show
+from wardround.cli.console import note, print_document, show
 from wardround.federation.errors import Mistaken
 
 FOLDER = Path("models")
@@ -74,7 +74,13 @@ def train(
         under = None if out is not None else FOLDER
         with going_on(nonce, fresh=fresh), contextlib.closing(TrainingLines(quiet=quiet)) as lines:
             result = federation.train(
-                wanted, nonce=nonce, out=out, under=under, on_progress=lines.show, on_round=lines.begin
+                wanted,
+                nonce=nonce,
+                out=out,
+                under=under,
+                on_progress=lines.show,
+                on_round=lines.begin,
+                on_note=note,
             )
     draw(result, plot)
     shown = f"{result}\n{result.explain()}" if explain else str(result)

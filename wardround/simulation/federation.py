@@ -22,6 +22,7 @@ from wardround.federation.question.answer import Answer, BudgetReport, Preview, 
 from wardround.federation.study.study import Study
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity
+from wardround.federation.trust.public_limits import PublicSite
 from wardround.simulation.processes import SitesElsewhere
 from wardround.simulation.pumped import DrivenRounds, PumpedClock
 from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_site, default_policy
@@ -70,6 +71,9 @@ class DirectAnalystLink:
 
     def sites(self) -> tuple[str, ...]:
         return self.coordinator.sites(self.analyst)
+
+    def hospitals(self) -> tuple[PublicSite, ...]:
+        return self.coordinator.hospitals(self.analyst)
 
     def budget(self) -> BudgetReport:
         return self.coordinator.budget(self.analyst)
@@ -145,6 +149,7 @@ class SimulatedFederation:
             dataset=newcomer.name,
             study_signature=newcomer.study_signature,
         )
+        self.coordinator.note_limits(newcomer.name, newcomer.limits)
 
     def _turn(self) -> bool:
         """Every site takes one turn; whether any of them did something."""

@@ -24,6 +24,7 @@ from wardround.federation.question.query import Query, Statistic
 from wardround.federation.statistics.count import units
 from wardround.federation.study.study import Study
 from wardround.federation.trust.identity import Identity, PublicIdentity, Purpose
+from wardround.federation.trust.public_limits import PublicLimits
 from wardround.privacy.mechanisms.randomness import Chance, SecureChance
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.privacy.noise.vectors import Bounded
@@ -61,6 +62,7 @@ class Newcomer:
     identity: PublicIdentity
     patients: int
     study_signature: bytes
+    limits: PublicLimits
 
 
 def begin_site(name: str, site: SimulatedSite, link: CoordinatorLink, ground: Ground) -> tuple[Agent, Newcomer]:
@@ -82,7 +84,7 @@ def begin_site(name: str, site: SimulatedSite, link: CoordinatorLink, ground: Gr
     noise = SecureChance() if site.noise is None else site.noise
     pipeline = Pipeline(name, study, policy, ground.coordinator, ledger, site.dataset, noise, lambda: _TODAY)
     signature = identity.sign(Purpose.STUDY, bytes.fromhex(study.study_hash))
-    return Agent(pipeline, ledger, link), Newcomer(name, identity.public, site.patients, signature)
+    return Agent(pipeline, ledger, link), Newcomer(name, identity.public, site.patients, signature, policy.public())
 
 
 def default_policy(study: Study) -> Policy:

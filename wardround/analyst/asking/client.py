@@ -22,6 +22,7 @@ from wardround.analyst.asking.builder import Draft
 from wardround.analyst.asking.multi_round import MultiRoundQuestion, course_of
 from wardround.analyst.link.link import AnalystLink, RoundNotice, Waiting
 from wardround.analyst.showing.budget import BudgetResult
+from wardround.analyst.showing.foreseen import foreseen_lines
 from wardround.analyst.showing.presentation import BoundQuestion
 from wardround.analyst.showing.result import PreviewResult, Result
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
@@ -72,20 +73,23 @@ class Client:
         limit_seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_round: Callable[[RoundNotice], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
     ) -> Result:
         """The answer, when enough sites have given theirs.
 
         The same question again returns the stored answer and costs nothing, unless it is `fresh`; a fresh one that was
         interrupted goes on with its `nonce`. With `search` a single quantile is found in ten rounds. Where a question
-        takes several rounds, `epsilon` is for all of them.
+        takes several rounds, `epsilon` is for all of them. `on_note` is told, before anything is asked, which hospitals
+        will refuse it or let a person decide; all of them are asked none the less.
 
         Raises:
             AwaitingApproval: a site's steward has yet to decide; ask again later.
             BudgetExceeded: not all rounds fit into what remains; nothing was charged.
             DeadlinePassed: `limit_seconds` are over; the question runs on, and asking again continues it.
+            TooFewSites: too few hospitals would answer, by their public limits: nothing was charged; or did.
         """
         course = self._course(question, epsilon, delta, search=search)
-        waiting = self._waiting(limit_seconds, on_progress, on_round)
+        waiting = self._waiting(limit_seconds, on_progress, on_round, on_note)
         terms = _terms(epsilon, delta, nonce=fresh_nonce() if fresh else nonce)
         return result_of(course, run(course, terms, waiting, self.study), self.study)
 
@@ -102,7 +106,7 @@ class Client:
         course = self._course(question, epsilon, delta, search=search)
         return previewed(course, _terms(epsilon, delta, nonce=nonce), self._link, self.study)
 
-    def train(
+    def train(  # noqa: PLR0913 -- as above
         self,
         request: Request,
         *,
@@ -113,6 +117,7 @@ class Client:
         limit_seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_round: Callable[[TrainingRound], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
     ) -> TrainingResult:
         """The model that a request describes, round by round, from wherever its training stands.
 
@@ -132,6 +137,9 @@ class Client:
 
         waiting = self._waiting(limit_seconds, on_progress)
         beginning = self._beginning(request, nonce=fresh_nonce() if fresh else nonce.lower())
+        if on_note is not None:
+            for line in foreseen_lines(beginning.preview):
+                on_note(line)
         folder = Path(out) if out is not None else None if under is None else Path(under) / beginning.block
         if folder is not None:
             check_folder(folder, model_id=beginning.block)
@@ -164,10 +172,18 @@ class Client:
         limit_seconds: float | None,
         on_progress: Callable[[Progress], None] | None,
         on_round: Callable[[RoundNotice], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
     ) -> Waiting:
         if limit_seconds is not None and not limit_seconds > 0:
             raise QueryMistaken(f"limit_seconds must be above 0, not {limit_seconds!r}.")
-        return Waiting(self._link, self._clock, limit_seconds=limit_seconds, on_progress=on_progress, on_round=on_round)
+        return Waiting(
+            self._link,
+            self._clock,
+            limit_seconds=limit_seconds,
+            on_progress=on_progress,
+            on_round=on_round,
+            on_note=on_note,
+        )
 
     def _beginning(self, request: Request, *, nonce: str) -> Beginning:
         from wardround.analyst.asking.named_strategy import combine_named, require_combinable  # noqa: PLC0415

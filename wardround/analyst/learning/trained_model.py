@@ -22,7 +22,8 @@ from wardround.analyst.learning.planner import noise_of
 from wardround.analyst.learning.predictor import Columns, Predictor, categories_of
 from wardround.analyst.pictures.picture_files import need_matplotlib
 from wardround.analyst.pictures.picture_words import ColumnWords, price_text, without_text
-from wardround.analyst.showing.documents import Json, privacy_document, refusal_document
+from wardround.analyst.showing.documents import Json, foreseen_document, privacy_document, refusal_document
+from wardround.analyst.showing.foreseen import foreseen_lines
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much
 from wardround.analyst.showing.privacy_line import NO_NOISE, model_line
 from wardround.analyst.showing.result import protection_text
@@ -188,6 +189,7 @@ class TrainingPreview(Readable):
                 for kind, noise, share in self._expected()
             ],
             "refusal": refusal_document(preview.excess),
+            "foreseen": foreseen_document(preview),
             "privacy": privacy_document(preview.privacy, unit=preview.unit),
         }
         if (advice := outline.advice) is not None:
@@ -245,6 +247,7 @@ class TrainingPreview(Readable):
             *([folds] if outline.training.held_out > 0 else []),
             *advice,
             f"Sites to be asked: {listed(preview.sites) or 'none'}.",
+            *foreseen_lines(preview),
             f"{protection_text(preview.unit, preview.privacy)} {cost}",
             _balance(preview.privacy),
             answer_meaning(preview.unit, preview.privacy),

@@ -30,6 +30,7 @@ from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.federation.trust.certificates import issued_by, key_from_pem, load_certificate, validity
 from wardround.federation.trust.enrolment import AnalystProfile, read_profile
+from wardround.federation.trust.public_limits import PublicSite
 
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
@@ -93,6 +94,9 @@ class GrpcAnalystLink:
 
     def sites(self) -> tuple[str, ...]:
         return self._call(self._calls.sites)
+
+    def hospitals(self) -> tuple[PublicSite, ...]:
+        return self._call(self._calls.hospitals)
 
     def budget(self) -> BudgetReport:
         return self._call(self._calls.budget)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from wardround.analyst.showing.foreseen import foreseen_lines
 from wardround.federation.errors import DeadlinePassed
 from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
+from wardround.federation.trust.public_limits import PublicSite
 
 
 class AnalystLink(Protocol):
@@ -27,6 +29,9 @@ class AnalystLink(Protocol):
 
     def sites(self) -> tuple[str, ...]:
         """The sites that would be asked now."""
+
+    def hospitals(self) -> tuple[PublicSite, ...]:
+        """The hospitals of the study, by name, with what they say in public."""
 
     def budget(self) -> BudgetReport: ...
 
@@ -58,6 +63,7 @@ class Waiting:
         limit_seconds: float | None,
         on_progress: Callable[[Progress], None] | None,
         on_round: Callable[[RoundNotice], None] | None,
+        on_note: Callable[[str], None] | None = None,
     ) -> None:
         self.link = link
         self._clock = clock
@@ -65,6 +71,8 @@ class Waiting:
         self._ends = math.inf if limit_seconds is None else clock() + limit_seconds
         self._on_progress = on_progress
         self._on_round = on_round
+        self._on_note = on_note
+        self._noted: set[str] = set()
 
     def tell(self, titles: Sequence[str], number: int) -> None:
         """Say which of the rounds begins, when there are several."""
@@ -73,6 +81,8 @@ class Waiting:
 
     def answer(self, request: AskRequest) -> Answer:
         """Ask, and wait for the answer."""
+        if self._on_note is not None:
+            self._tell_foreseen(self.link.preview(request), self._on_note)
         plan_id = self.link.ask(request)
         seen = 0
         while (left := self._ends - self._clock()) > 0:
@@ -86,3 +96,10 @@ class Waiting:
         raise DeadlinePassed(
             f"No answer within {self._limit_seconds:g} s; the question runs on, and asking it again costs nothing more."
         )
+
+    def _tell_foreseen(self, preview: Preview, tell: Callable[[str], None]) -> None:
+        """What hospitals will do other than answer at once; of several rounds each line once."""
+        for line in foreseen_lines(preview):
+            if line not in self._noted:
+                self._noted.add(line)
+                tell(line)

@@ -86,11 +86,17 @@ def preview_document(preview: Preview, rounds: Sequence[tuple[str, Loss]] = ()) 
         "sites": {"asked": list(preview.sites)},
         "expected": [_expected(expected) for expected in preview.expected],
         "refusal": refusal_document(preview.excess),
+        "foreseen": foreseen_document(preview),
         "privacy": privacy_document(preview.privacy, unit=preview.unit),
     }
     if rounds:
         document["rounds"] = [{"asks": title, "charged": _loss(loss)} for title, loss in rounds]
     return document
+
+
+def foreseen_document(preview: Preview) -> list[Json]:
+    """What sites would do other than answer at once: a stable code for each, and a sentence."""
+    return [{"site": each.site, "code": each.code, "message": each.sentence} for each in preview.foreseen]
 
 
 def budget_document(report: BudgetReport, study: Study) -> dict[str, Json]:

@@ -14,6 +14,7 @@ from wardround.analyst.pictures.picture_files import need_matplotlib
 from wardround.analyst.showing import frames
 from wardround.analyst.showing.documents import AnswerExtras, Json, answer_document, preview_document
 from wardround.analyst.showing.drawn_columns import drawn_columns
+from wardround.analyst.showing.foreseen import foreseen_lines
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much, unit_text
 from wardround.analyst.showing.long_table import long_table
 from wardround.analyst.showing.presentation import BoundQuestion, Gap, Shown, shown, statistic_label
@@ -291,6 +292,7 @@ class PreviewResult(Readable):
         return [
             *self._split(),
             f"Sites to be asked: {listed(self.preview.sites) or 'none'}.",
+            *foreseen_lines(self.preview),
             *self._refusal(),
             preview_line(self.preview, cap=self.cap),
             "A dry run: nothing was asked of a site and nothing was spent.",

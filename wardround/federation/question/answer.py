@@ -55,6 +55,9 @@ StatisticName = Annotated[str, Member("a statistic", of=(Statistic,))]
 MechanismName = Annotated[str, Member("a mechanism", of=(Mechanism, Choosing), but=(Choosing.EXPONENTIAL,))]
 StandardError = Annotated[float, Finite("a standard error", lower=0.0)]
 
+AWAITED = "AwaitingApproval"
+"""The code of what is foreseen where a person decides; also that of the error while one has yet to."""
+
 NOISE_AWARE = "noise_aware_statistic"
 """The term of the number by which a table of two columns is tested: of the released table, not of the patients'."""
 
@@ -224,11 +227,27 @@ class Shortfall:
 
 
 @dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What a site would do with a question other than answer at once, by the limits that it published.
+
+    It refuses with this code, or lets a person decide (`AWAITED`); the sentence begins with the site's name.
+    """
+
+    site: Annotated[str, name_of("the sites that would refuse")]
+    code: RefusalCode
+    sentence: Annotated[str, Text("what is foreseen", longest=MAX_NOTE, plain=True)]
+
+    @property
+    def refuses(self) -> bool:
+        return self.code != AWAITED
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """A dry run: what would be charged and how good the answer would be. Nothing was spent.
 
     `excess` is there when the budget would refuse the question as things stand, `block` for a step: what all rounds of
-    its training have in common.
+    its training have in common. `foreseen` are the sites that would refuse it, or let a person decide.
     """
 
     plan_id: PlanId
@@ -239,6 +258,11 @@ class Preview:
     privacy: Annotated[PrivacyStatement, Needed("a preview does not say what it would cost.")]
     excess: Shortfall | None = None
     block: Annotated[str, Form("a training's block is not a hash.", re.compile(r"(?:[0-9a-f]{64})?"))] = ""
+    foreseen: Annotated[
+        tuple[Foreseen, ...],
+        Many(f"the sites that would refuse has more than {MAX_SITES} names.", MAX_SITES),
+        Distinct("the sites that would refuse", attrgetter("site")),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)

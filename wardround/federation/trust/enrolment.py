@@ -20,6 +20,7 @@ from wardround.federation.strict_toml import holds_texts, read_text
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.federation.trust.identity import PublicIdentity
+from wardround.federation.trust.public_limits import PublicLimits
 
 MAX_PATIENTS = 10**10
 MAX_DATASET = 256
@@ -49,6 +50,7 @@ class Enrolment:
     certificate_request: Annotated[bytes, Pem("a certificate request")]
     patients: Annotated[int, Whole("the number of patients", 1, MAX_PATIENTS)]
     dataset: Annotated[str, Text("a dataset's name", longest=MAX_DATASET, plain=True)]
+    limits: PublicLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)
