@@ -117,7 +117,7 @@ class Coordinator:
             if known is not None and self._answered(known.plan):
                 self._replays.note(analyst, known.plan.plan_id, replayed=True)
                 return known.plan.plan_id
-            asked = self._begin(answerable(questions, self.ledger) if known is None else (known,))
+            asked = self._begin(self._answerable(questions) if known is None else (known,))
             plan_id = asked.plan.plan_id
             self._replays.note(analyst, plan_id, replayed=False)
             self._rounds.start(plan_id, lambda: self._line.run_round(asked))
@@ -158,7 +158,7 @@ class Coordinator:
             self.roster.admit_analyst(analyst)
             questions = self._questions(analyst, request)
             known = self._known(questions)
-            asked, excess = (known, None) if known is not None else self._tried(answerable(questions, self.ledger))
+            asked, excess = (known, None) if known is not None else self._tried(self._answerable(questions))
             plan, form, study = asked.plan, asked.planned.layout, self.study
             overlap, delta = study.overlap_among(plan.participants), asked.question.delta
             expected: tuple[ExpectedError, ...] = ()
@@ -298,6 +298,9 @@ class Coordinator:
             before = [PlannedQuestion(found, asked.planned) for asked, found in looked_up if found is not None]
             answered = [asked for asked in before if self._answered(asked.plan)]
         return next(iter(answered or before), None)
+
+    def _answerable(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, ...]:
+        return answerable(questions, self.ledger, self._accounting)
 
     def _tried(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, Shortfall | None]:
         """The first of the questions that the budget would admit; else the best, and what the last is refused with."""

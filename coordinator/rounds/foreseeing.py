@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from coordinator.accounts.accounting import PlannedQuestion
+from coordinator.accounts.accounting import Accounting, PlannedQuestion
 from coordinator.store.ledger import Ledger
 from wardround.federation.errors import TooFewSites
 from wardround.federation.forms.parts import AnswerLayout
@@ -46,10 +46,12 @@ def foreseen(planned: Planned[AnswerLayout | StepLayout], limits: Mapping[str, P
     return tuple(found)
 
 
-def answerable(questions: Sequence[PlannedQuestion], ledger: Ledger) -> tuple[PlannedQuestion, ...]:
+def answerable(
+    questions: tuple[PlannedQuestion, ...], ledger: Ledger, accounting: Accounting
+) -> tuple[PlannedQuestion, ...]:
     """Those of the forms of a question that enough sites would answer; `TooFewSites` where there is none.
 
-    A training that has begun goes on: it is paid for.
+    A training that has begun goes on: it is paid for. What the budget refuses anyway is left to be refused for that.
     """
     limits, kept, refusal = ledger.members.limits(), [], None
     for asked in questions:
@@ -58,9 +60,11 @@ def answerable(questions: Sequence[PlannedQuestion], ledger: Ledger) -> tuple[Pl
         if few is None:
             kept.append(asked)
         refusal = refusal or few
-    if refusal is not None and not kept:
-        raise refusal
-    return tuple(kept)
+    if refusal is None or kept:
+        return tuple(kept)
+    if all(accounting.excess(asked) is not None for asked in questions):
+        return questions
+    raise refusal
 
 
 def _too_few(plan: Plan, expected: Sequence[Foreseen], study: Study) -> TooFewSites | None:

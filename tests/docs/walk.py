@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 300.0
 _LOOKING_SECONDS = 60.0
 _ASK_AGAIN = 3
 _EXIT = re.compile(r"#\s*exit (\d)\s*$")
-_LOOKS = re.compile(r"wardround (?:site (?:check|requests|history)|budget|ledger verify)\b")
+_LOOKS = re.compile(r"wardround (?:site (?:check|requests|history)|budget|describe|ledger verify)\b")
 _NUMBER = re.compile(r"(?:\\-)?\d+(?:\\\.\d+)?")
 
 

@@ -38,6 +38,10 @@ def words(folder: Path) -> dict[str, bytes]:
         return dict(ledger.execute(f"SELECT plan_id, {column} FROM {table}"))
 
 
+# What a folder of before gains when it is opened: nobody has said anything yet.
+GAINED: Tables = {"public_limits": []}
+
+
 def all_else(folder: Path) -> Tables:
     """Every row of every table, without those words; the chain, the releases and the answers among them."""
     with contextlib.closing(sqlite3.connect(folder / LEDGER_FILE)) as ledger:
@@ -49,7 +53,7 @@ def all_else(folder: Path) -> Tables:
             ]
             found[table] = ledger.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1, 2").fetchall()
     assert {"entries", "accounts"} <= found.keys()
-    return found
+    return {table: rows for table, rows in found.items() if (table, rows) not in GAINED.items()}
 
 
 def read(folder: Path, content: bytes) -> Plan | SignedTask:

@@ -179,6 +179,9 @@ class Desk(AnalystServiceServicer, SiteServiceServicer):
     def Await(self, request: object, context: grpc.ServicerContext) -> analyst_pb.AwaitReply:  # noqa: N802
         return self.watched.pop(0)
 
+    def Greet(self, request: object, context: grpc.ServicerContext) -> site_service_pb2.GreetReply:  # noqa: N802
+        return site_service_pb2.GreetReply(site="north", study_hash="ab" * 32, unix_milliseconds=1)
+
     def ClaimTask(self, request: object, context: grpc.ServicerContext) -> site_service_pb2.ClaimTaskReply:  # noqa: N802
         if self.tasks:
             return site_service_pb2.ClaimTaskReply(task=TASK.write(self.tasks.pop(0)))

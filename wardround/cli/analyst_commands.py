@@ -1,4 +1,4 @@
-"""`wardround ask` and `wardround budget`: the analyst's side."""
+"""`wardround ask`, `describe` and `budget`: the analyst's side."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def add_to(app: typer.Typer) -> None:
         'WHERE age >= 40 GROUP BY diagnosis" --epsilon 0.5'
     )(ask)
     app.command(epilog="Example: wardround budget --profile me.profile")(budget)
+    app.command(epilog="Example: wardround describe --profile me.profile")(describe)
 
 
 def ask(
@@ -120,6 +121,15 @@ def budget(
         report = federation.budget()
     draw(report, plot)
     print_document(report.document()) if as_json else show(str(report))
+
+
+def describe(profile: Profile, as_json: AsJson = False) -> None:
+    """Show what can be asked: tables and columns, hospitals with their limits, and what is left of the budget."""
+    from wardround.analyst.asking.client import connect
+
+    with connect(profile) as federation:
+        description = federation.describe()
+    print_document(description.document()) if as_json else show(str(description))
 
 
 def chosen_nonce(*, fresh: bool, resume: str, what: str) -> str:

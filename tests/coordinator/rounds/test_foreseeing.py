@@ -9,7 +9,7 @@ import pytest
 
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
 from tests.coordinator.rounds.test_trainings import step
-from wardround.federation.errors import TooFewSites
+from wardround.federation.errors import BudgetExceeded, TooFewSites
 from wardround.federation.question.answer import Foreseen
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.trust.public_limits import PublicLimits
@@ -74,6 +74,15 @@ def test_where_too_few_would_answer_nothing_is_charged_or_opened(tmp_path: Path)
     # A hospital says what it allows whenever it starts.
     publish(world, one=OPEN)
     assert world.ask().estimates[0].value == 111
+
+
+def test_what_the_budget_refuses_is_refused_for_that(tmp_path: Path) -> None:
+    world = oracle(tmp_path, min_sites=2)
+    world.ask(ask(2.5))
+    publish(world, **{name: dataclasses.replace(OPEN, statistics=()) for name in ("one", "two", "three")})
+    with pytest.raises(BudgetExceeded):
+        world.coordinator.ask(ANALYST, ask(2.9))
+    assert world.coordinator.preview(ANALYST, ask(2.9)).excess is not None
 
 
 def test_a_person_who_decides_is_no_refusal(tmp_path: Path) -> None:

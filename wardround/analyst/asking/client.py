@@ -22,6 +22,7 @@ from wardround.analyst.asking.builder import Draft
 from wardround.analyst.asking.multi_round import MultiRoundQuestion, course_of
 from wardround.analyst.link.link import AnalystLink, RoundNotice, Waiting
 from wardround.analyst.showing.budget import BudgetResult
+from wardround.analyst.showing.description import Description
 from wardround.analyst.showing.foreseen import foreseen_lines
 from wardround.analyst.showing.presentation import BoundQuestion
 from wardround.analyst.showing.result import PreviewResult, Result
@@ -151,6 +152,10 @@ class Client:
         from wardround.analyst.learning.trained_model import TrainingPreview  # noqa: PLC0415
 
         return TrainingPreview(self._beginning(request, nonce=nonce.lower()), self.study)
+
+    def describe(self) -> Description:
+        """What can be asked and of whom: tables, columns, hospitals with their limits, and what is left."""
+        return Description(self.study, self._link.hospitals(), self._link.budget())
 
     def budget(self) -> BudgetResult:
         """What the study has spent, what is left, and what it means for one patient."""

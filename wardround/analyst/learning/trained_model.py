@@ -189,9 +189,10 @@ class TrainingPreview(Readable):
                 for kind, noise, share in self._expected()
             ],
             "refusal": refusal_document(preview.excess),
-            "foreseen": foreseen_document(preview),
             "privacy": privacy_document(preview.privacy, unit=preview.unit),
         }
+        if preview.foreseen:
+            document["foreseen"] = foreseen_document(preview)
         if (advice := outline.advice) is not None:
             document["advice"] = {
                 "fits": advice.fits.value,

@@ -86,9 +86,10 @@ def preview_document(preview: Preview, rounds: Sequence[tuple[str, Loss]] = ()) 
         "sites": {"asked": list(preview.sites)},
         "expected": [_expected(expected) for expected in preview.expected],
         "refusal": refusal_document(preview.excess),
-        "foreseen": foreseen_document(preview),
         "privacy": privacy_document(preview.privacy, unit=preview.unit),
     }
+    if preview.foreseen:
+        document["foreseen"] = foreseen_document(preview)
     if rounds:
         document["rounds"] = [{"asks": title, "charged": _loss(loss)} for title, loss in rounds]
     return document

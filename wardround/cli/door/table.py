@@ -19,6 +19,7 @@ class Offer(NamedTuple):
 ROLES: dict[str, dict[str, Offer]] = {
     "For analysts": {
         "ask": Offer("analyst_commands", "Ask the hospitals a question."),
+        "describe": Offer("analyst_commands", "Show tables, hospitals with their limits, and what is left."),
         "train": Offer("training_commands", "Train a model across the hospitals."),
         "budget": Offer("analyst_commands", "Show what the study has spent and what is left."),
     },

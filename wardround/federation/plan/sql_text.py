@@ -78,11 +78,12 @@ def study_text(study: Study) -> str:
             f"and {table.max_groups_per_unit} groups for each"
             + (f", {table.max_windows_per_unit} time windows" if table.max_windows_per_unit else "")
         )
-        lines.extend(f"    {column.name}: {escaped(_column_text(column))}" for column in table.columns)
+        lines.extend(f"    {column.name}: {escaped(column_text(column))}" for column in table.columns)
     return "\n".join(lines)
 
 
-def _column_text(column: Column) -> str:
+def column_text(column: Column) -> str:
+    """What a column may hold, as the study says it."""
     text = column.type.value
     if column.type is ColumnType.DATE and column.lower is not None and column.upper is not None:
         first, last = (datetime.date.fromordinal(int(bound)) for bound in (column.lower, column.upper))
