@@ -205,9 +205,9 @@ def perceptron() -> Picture:
     return model_picture(fitted, ModelWords("sbp", UNITS, "", "ε = 1."))
 
 
-def report(charges: int, sites: int) -> BudgetReport:
+def report(charges: int, sites: int, *, every_seconds: float = 86_400.0) -> BudgetReport:
     history = tuple(
-        Spending(1_700_000_000.0 + 86_400.0 * place**2, place + 1, 3.0 * math.sqrt((place + 1) / 40))
+        Spending(1_700_000_000.0 + every_seconds * place**2, place + 1, 3.0 * math.sqrt((place + 1) / 40))
         for place in range(charges)
     )
     return BudgetReport(
@@ -324,6 +324,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "model-of-numbers": perceptron,
     "budget": lambda: budget_picture(report(12, 4)),
     "budget-60-hospitals": lambda: budget_picture(report(40, 60)),
+    "budget-in-seconds": lambda: budget_picture(report(6, 2, every_seconds=0.4)),
     "budget-one-charge": lambda: budget_picture(report(1, 1)),
     "budget-unspent": lambda: budget_picture(report(0, 0)),
 }

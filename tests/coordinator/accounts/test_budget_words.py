@@ -232,7 +232,7 @@ def test_a_history_shows_its_first_and_last_date_and_an_empty_one_none() -> None
 
     found = dates(REPORT)
     assert (found[0], found[-1]) == ("2023-11-14\n22:13", "2023-11-24\n22:13")
-    assert dates(dataclasses.replace(REPORT, history=REPORT.history[:1])) == ["2023-11-14\n22:13"]
+    assert dates(dataclasses.replace(REPORT, history=REPORT.history[:1])) == ["2023-11-14\n22:13:20"]
     assert dates(dataclasses.replace(REPORT, history=(), events=0)) == []
 
 

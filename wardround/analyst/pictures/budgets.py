@@ -25,7 +25,7 @@ from wardround.analyst.pictures.points import MOST_ROWS, NAME_INCHES
 from wardround.federation.question.answer import BudgetReport, SiteBudget, Statement
 
 _OVER_TIME, _ROW, _LOWEST = 2.8, 0.28, 1.0
-_SHORTEST_SECONDS = 3600.0
+_SHORTEST_SECONDS, _HOUR_SECONDS = 0.5, 3600.0
 _BAR = 0.6
 _MOST_DATES = 5
 
@@ -70,12 +70,13 @@ def _draw_history(ax: Axes, size: Size, report: BudgetReport, spent: str) -> Non
         ax.set_xticks([])
         across(ax, "date [UTC]: nothing was charged yet", width)
         return
-    margin = max((dates[-1] - dates[0]) * 0.05, _SHORTEST_SECONDS / 2)
+    span = dates[-1] - dates[0]
+    margin = max(span * 0.05, _SHORTEST_SECONDS)
     ax.set_xlim(dates[0] - margin, dates[-1] + margin)
-    number = min(_MOST_DATES, max(2, int(width)))
-    places = [dates[0] + (dates[-1] - dates[0]) * place / (number - 1) for place in range(number)]
-    places = places if dates[-1] > dates[0] else places[:1]
-    name_ticks(ax.xaxis, places, [f"{_moment(place):%Y-%m-%d}\n{_moment(place):%H:%M}" for place in places])
+    number = min(_MOST_DATES, max(2, int(width))) if span > _SHORTEST_SECONDS else 1
+    places = [dates[0] + span * place / max(number - 1, 1) for place in range(number)]
+    time = "%H:%M" if span > _HOUR_SECONDS else "%H:%M:%S"
+    name_ticks(ax.xaxis, places, [f"{_moment(place):%Y-%m-%d}\n{_moment(place):{time}}" for place in places])
 
 
 def _moment(seconds: float) -> datetime.datetime:
