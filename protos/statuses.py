@@ -57,7 +57,7 @@ STATUS: Mapping[type[FederationError], grpc.StatusCode] = {
 }
 _BY_CODE = {kind.__name__: kind for kind in STATUS}
 
-# What a failed connection means to the people who can mend it, by a fragment of gRPC's own text.
+# What a failed connection means to the people who can fix it, by a fragment of gRPC's own text.
 _UNTRUSTED = "The other side's certificate has expired or is not from the expected authority."
 # A certificate that is not believed is a rule that said no: calling again would not change it.
 _REFUSED = (

@@ -228,7 +228,7 @@ class Awaited:
         if not working:
             return now
         answered = sum(state is SiteState.RELEASED for state in states.values())
-        # A source that fails is no sign that it will be mended; a task that was taken up is one of work.
+        # A source that fails is no sign that it will be fixed; a task that was taken up is one of work.
         back = any(state is SiteState.CLAIMED or site not in self.away for site, state in working.items())
         if back or answered < self.needed:
             return self.deadline

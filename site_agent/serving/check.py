@@ -248,7 +248,7 @@ def _closed(folder: SiteFolder) -> Iterator[CheckFinding]:
 
 
 def _place(table: str, source: TableSource, folder: SiteFolder) -> str:
-    """Which files were meant, for whoever must mend it; of a database's address nothing is ever said."""
+    """Which files were meant, for whoever must fix it; of a database's address nothing is ever said."""
     if kind_of(source.source) == "postgresql" or source.source in FORMATS:
         return ""
     return f" In site.toml: {os.path.normpath(source_path(table, source, folder.path))}"

@@ -148,7 +148,7 @@ def test_a_new_model_is_trained_kept_and_used_end_to_end(tree: Path, tmp_path: P
     assert trained["kind"] == found["previewed"]["kind"] == "cauchit"
     assert found["travelled"]
     assert found["problems"] == [0] * 5
-    assert found["refused"].startswith("the target of a cauchit model is yes or no")
+    assert found["refused"].startswith("the target of a cauchit model must be yes or no")
     metrics = {each["name"]: each["value"] for each in trained["metrics"]}
     assert metrics["auc"] > 0.7
     assert abs(metrics["calibration"]) < 0.05

@@ -37,7 +37,7 @@ class FederationError(Exception):
 
 
 class Mistaken(FederationError):
-    """The call itself is wrong; mend it and call again. Nothing was charged."""
+    """The call itself is wrong; correct it and call again. Nothing was charged."""
 
     sentence = "The call is wrong."
     exit_code = 2
@@ -91,7 +91,7 @@ class SchemaRefused(PlanRefused):
 
 
 class SiteFrozen(Refused):
-    """The site's ledger lacks an entry it once signed; it stays silent until that is mended."""
+    """The site's ledger lacks an entry it once signed; it stays silent until that is fixed."""
 
     sentence = "The site's ledger is frozen because it does not contain an entry it once signed."
 

@@ -137,11 +137,11 @@ def test_local_steps_fit_where_noise_is_small_and_steps_are_many() -> None:
     ("changes", "sentence"),
     [
         ({"target": "age"}, "the target 'age' cannot be one of the features."),
-        ({"target": "stay"}, "the target of a logistic model is yes or no"),
+        ({"target": "stay"}, "the target of a logistic model must be yes or no"),
         ({"features": ["agee"]}, "unknown column 'agee' in table 'visits'; did you mean 'age'?"),
         ({"features": ["code"]}, "the column 'code' has no public bounds or values"),
         ({"features": ["age", "age"]}, "each once"),
-        ({"kind": "linear"}, "the target of a linear model is a number with bounds"),
+        ({"kind": "linear"}, "the target of a linear model must be a number with bounds"),
         ({"rounds": 1}, "a logistic model takes at least 2 rounds"),
         ({"delta": 1e-3}, "δ = 0.001 is above the study's δ = 1e-06; choose it at most that."),
         ({"kind": "perceptron", "standardise": "bounds"}, 'use standardise = "released" here.'),

@@ -91,7 +91,7 @@ def test_every_key_is_read() -> None:
         ({"epsilon": True}, "epsilon must be a number from 1e-06 to 1000."),
         (
             {"delta": 0},
-            "delta must be a number between 0 and 1: a training is noised by Gaussian noise, which has one.",
+            "delta must be a number between 0 and 1: a training uses Gaussian noise, which needs one.",
         ),
         ({"rounds": 0}, "rounds must be a whole number from 1 to 1000."),
         ({"rounds": 2.5}, "rounds must be a whole number from 1 to 1000."),
@@ -109,13 +109,13 @@ def test_every_key_is_read() -> None:
         ({"batch_size": 64, "patients": 10}, "batch_size = 64 is above patients = 10."),
         ({"by_site": 1}, "by_site must be true or false."),
         ({"cohort": ""}, "cohort must be a non-empty text."),
-        ({"kind": "linear", "rounds": 7}, "a linear model is found from one round of sums; leave out rounds"),
+        ({"kind": "linear", "rounds": 7}, "a linear model is fitted from one round of sums; leave out rounds"),
         (
             {"kind": "linear", "schedule": "local_steps"},
-            "a linear model is found from one round of sums; leave out sch",
+            "a linear model is fitted from one round of sums; leave out sch",
         ),
-        ({"kind": "linear", "strategy": "fedadam"}, "a linear model is found from the sum itself; leave out strategy"),
-        ({"kind": "linear", "batch_size": 9, "patients": 99}, "a linear model is found from all patients at once"),
+        ({"kind": "linear", "strategy": "fedadam"}, "a linear model is fitted from the sum itself; leave out strategy"),
+        ({"kind": "linear", "batch_size": 9, "patients": 99}, "a linear model is fitted to all patients at once"),
     ],
     ids=str,
 )

@@ -124,7 +124,7 @@ def stage_plans(
     else:
         if request.standardise is Standardise.BOUNDS:
             raise QueryMistaken(
-                'standardise = "bounds" leaves nothing that counts the patients a step is divided by; '
+                'with standardise = "bounds" nothing counts the patients, and a step is divided by their number; '
                 'use standardise = "released" here.'
             )
         local = schedule is StepSchedule.LOCAL_STEPS
@@ -239,6 +239,6 @@ def _require_delta(delta: float, study: Study) -> None:
     if delta > study.cap.delta:
         raise QueryMistaken(f"δ = {delta:g} is above the study's δ = {study.cap.delta:g}; choose it at most that.")
     if delta == 0.0:
-        raise QueryMistaken("the study has no δ, and a training is noised by Gaussian noise, which needs one.")
+        raise QueryMistaken("the study has no δ, and a training uses Gaussian noise, which needs one.")
     if delta < LEAST_DELTA:
         raise QueryMistaken(f"δ = {delta:g} is too small to account for; choose at least {LEAST_DELTA:g}.")

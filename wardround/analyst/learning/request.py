@@ -160,7 +160,7 @@ def _faults_of_numbers(request: TrainingRequest) -> Iterator[str]:
     if not (math.isfinite(request.epsilon) and request.epsilon > 0.0):
         yield "epsilon must be a finite number above 0."
     if request.delta is not None and not 0.0 < request.delta < 1.0:
-        yield "delta must be a number between 0 and 1: a training is noised by Gaussian noise, which has one."
+        yield "delta must be a number between 0 and 1: a training uses Gaussian noise, which needs one."
     if not 0.0 <= request.validation_fraction <= MOST_HELD_OUT:
         yield f"validation_fraction must be from 0 to {MOST_HELD_OUT}."
     if request.clip is not None and not (math.isfinite(request.clip) and request.clip > 0.0):
@@ -176,13 +176,13 @@ def _faults_of_a_kind(request: TrainingRequest) -> Iterator[str]:
     if not definition.least_squares:
         return
     if request.schedule is StepSchedule.LOCAL_STEPS:
-        yield f'{called} is found from one round of sums; leave out schedule, or set it to "sum_per_round".'
+        yield f'{called} is fitted from one round of sums; leave out schedule, or set it to "sum_per_round".'
     if request.rounds not in (None, 1):
-        yield f"{called} is found from one round of sums; leave out rounds, or set it to 1."
+        yield f"{called} is fitted from one round of sums; leave out rounds, or set it to 1."
     if not is_plain(request.strategy):
-        yield f'{called} is found from the sum itself; leave out strategy, or set it to "{PLAIN}".'
+        yield f'{called} is fitted from the sum itself; leave out strategy, or set it to "{PLAIN}".'
     if request.batch_size is not None:
-        yield f"{called} is found from all patients at once; leave out batch_size."
+        yield f"{called} is fitted to all patients at once; leave out batch_size."
 
 
 def _faults_of_a_schedule(request: TrainingRequest) -> Iterator[str]:

@@ -105,8 +105,8 @@ def yes_or_no(column: Column, kind: ModelKind) -> Input:
     if column.type is ColumnType.CATEGORY and len(column.values) == 2:  # noqa: PLR2004
         return Input(f"{column.name}={column.values[1]}", column.name, 0.0, 1.0, str(column.values[1]))
     raise QueryMistaken(
-        f"the target of a {kind.value} model is yes or no: a boolean, a category of two values, or an integer "
-        f"from 0 to 1, which {column.name!r} is not."
+        f"the target of a {kind.value} model must be yes or no: a boolean, a category of two values, or an "
+        f"integer from 0 to 1; {column.name!r} is none of these."
     )
 
 
@@ -115,7 +115,7 @@ def bounded_number(column: Column, kind: ModelKind) -> Input:
     if column.type in (ColumnType.INTEGER, ColumnType.NUMBER) and column.numeric_bounds is not None:
         low, high = (float(bound) for bound in column.numeric_bounds)
         return Input(column.name, column.name, low, high)
-    raise QueryMistaken(f"the target of a {kind.value} model is a number with bounds, which {column.name!r} is not.")
+    raise QueryMistaken(f"the target of a {kind.value} model must be a number with bounds; {column.name!r} is not.")
 
 
 def row_products(rows: Matrix, others: Matrix | Vector) -> Vector:

@@ -49,7 +49,9 @@ class PoissonFamily:
 def _target(column: Column, kind: ModelKind) -> Input:
     found = bounded_number(column, kind)
     if found.low < 0.0:
-        raise QueryMistaken(f"the target of a Poisson model cannot be below 0, as {column.name!r} can.")
+        raise QueryMistaken(
+            f"the target of a Poisson model must not be below 0; {column.name!r} may be, by its bounds."
+        )
     return found
 
 

@@ -210,7 +210,7 @@ def _charge(plan: Plan, form: AnswerLayout | StepLayout, study: Study) -> Charge
         raise PlanRefused(f"the plan's noise is outside what can be accounted: {error}") from None
     if isinstance(form, StepLayout) and cost.slack > training_slack(form.step.training, cost, study):
         raise PlanRefused(
-            "the training takes far more of δ than its share of ε; nothing else could be asked afterwards."
+            "the training uses a far larger share of δ than of ε; nothing else could be asked afterwards."
         )
     if plan.threshold and cost.slack > selection_slack(cost, study):
         raise PlanRefused(

@@ -203,4 +203,4 @@ def _require_plan(plan: Sequence[StagePlan], held_out: Fraction) -> None:
     if not plan or any(one.count < 1 or not 0 < one.rate <= 1 for one in plan):
         raise QueryMistaken("a training needs a stage, and every stage a round, a step and a rate above 0 and up to 1.")
     if held_out == 0 and any(one.kind is StageKind.SCORES for one in plan):
-        raise QueryMistaken("a model is tried on patients it did not learn from: hold some out.")
+        raise QueryMistaken("a model is evaluated on patients it did not learn from: hold some out.")
