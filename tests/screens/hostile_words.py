@@ -22,13 +22,14 @@ from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer, a
 from protos._generated.site_service_pb2_grpc import SiteServiceServicer, add_SiteServiceServicer_to_server
 from protos.statuses import FAULT_KEY
 from protos.tls import Presented, serving_credentials
-from protos.words import TASK
+from protos.words import PREVIEWED, TASK
 from site_agent.store.ledger import SiteLedger
 from tests.fixtures.ports import HOST, take_port
 from tests.protos.certificates import TestAuthority
 from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest, SignedTask, Task, sign_task
+from wardround.federation.question.answer import Loss, Preview, PrivacyStatement, Remaining
 from wardround.federation.question.cohort import Comparison, Expression, Operator, Within
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study_file import parse_study
@@ -148,13 +149,20 @@ def fault_of(message: str, code: str) -> bytes:
     return fault_pb2.Fault(code=code, message=message).SerializeToString()
 
 
+def sound_preview() -> analyst_pb.PreviewReply:
+    """What every question is looked at by before it is asked; nothing of it is shown."""
+    loss = Loss(0.4, 1e-6)
+    privacy = PrivacyStatement("discrete_gaussian", loss, loss, Remaining(3.0, 0.9), 1, "parallel")
+    return PREVIEWED.write(Preview("ab" * 32, "patient", False, ("north",), (), privacy))
+
+
 @dataclass
 class Desk(AnalystServiceServicer, SiteServiceServicer):
     """A coordinator without any check of its own: it sends what it has, as it is."""
 
     study: str = STUDY
     says: str = ""
-    preview: analyst_pb.PreviewReply = field(default_factory=analyst_pb.PreviewReply)
+    preview: analyst_pb.PreviewReply = field(default_factory=sound_preview)
     watched: list[analyst_pb.AwaitReply] = field(default_factory=list)
     tasks: list[SignedTask] = field(default_factory=list)
     submitted: list[release_pb2.Submission] = field(default_factory=list)

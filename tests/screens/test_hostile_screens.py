@@ -184,7 +184,7 @@ def test_a_dry_run_shows_its_price_whatever_is_noted_beside_it(tmp_path: Path) -
 
 def test_an_answer_is_a_row_for_each_key_whatever_the_keys_are(tmp_path: Path) -> None:
     authority = TestAuthority()
-    desk = Desk(preview=preview(""), watched=[answer(*HOSTILE.values(), "Diabète\u00a0۲")])
+    desk = Desk(watched=[answer(*HOSTILE.values(), "Diabète\u00a0۲")])
     picture = tmp_path / "keys.svg"
     with listening(desk, authority) as address, terminal(columns=400) as found:
         profile = profile_at(tmp_path, address, authority)
@@ -216,8 +216,7 @@ def test_progress_is_a_row_for_each_site_whatever_their_names_are(tmp_path: Path
     authority = TestAuthority()
     names = [*HOSTILE.values(), "s" * 63]
     sites = [answer_pb2.SiteProgress(site=name, state=answer_pb2.SITE_STATE_OPEN) for name in names]
-    watched = [analyst_pb.AwaitReply(progress=answer_pb2.Progress(seen=1, sites=sites))]
-    desk = Desk(preview=preview(""), watched=watched)
+    desk = Desk(watched=[analyst_pb.AwaitReply(progress=answer_pb2.Progress(seen=1, sites=sites))])
     with listening(desk, authority) as address, terminal() as found:
         profile = profile_at(tmp_path, address, authority)
         assert found.here("ask", "--profile", profile, COUNT) == 1

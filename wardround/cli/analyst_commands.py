@@ -97,7 +97,7 @@ def ask(
                 search=search,
                 on_progress=progress.show,
                 on_round=progress.begin,
-                on_note=note,
+                on_note=progress.note,
             )
     draw(result, plot)
     if as_json:
@@ -123,11 +123,12 @@ def budget(
     print_document(report.document()) if as_json else show(str(report))
 
 
-def describe(profile: Profile, as_json: AsJson = False) -> None:
+def describe(profile: Profile, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Show what can be asked: tables and columns, hospitals with their limits, and what is left of the budget."""
     from wardround.analyst.asking.client import connect
+    from wardround.cli.progress.step_lines import Steps
 
-    with connect(profile) as federation:
+    with connect(profile) as federation, Steps(COORDINATOR, quiet=quiet):
         description = federation.describe()
     print_document(description.document()) if as_json else show(str(description))
 

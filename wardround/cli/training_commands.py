@@ -21,7 +21,7 @@ from wardround.cli.analyst_commands import (
     going_on,
     tell_nonce,
 )
-from wardround.cli.console import note, print_document, show
+from wardround.cli.console import print_document, show
 from wardround.federation.errors import Mistaken
 
 FOLDER = Path("models")
@@ -80,7 +80,7 @@ def train(
                 under=under,
                 on_progress=lines.show,
                 on_round=lines.begin,
-                on_note=note,
+                on_note=lines.note,
             )
     draw(result, plot)
     shown = f"{result}\n{result.explain()}" if explain else str(result)

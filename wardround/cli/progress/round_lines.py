@@ -55,6 +55,10 @@ class RoundLines:
         elif not self._quiet:
             self._shown = tell_changes(progress, self._shown, note)
 
+    def note(self, text: str) -> None:
+        """A line that stays, and is more than progress."""
+        note(text) if self._bar is None else self._bar.line(text)
+
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
@@ -108,6 +112,10 @@ class TrainingLines:
         self._slow = False
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
+
+    def note(self, text: str) -> None:
+        """A line that stays, and is more than progress."""
+        note(text) if self._bar is None else self._bar.line(text)
 
     def begin(self, each: TrainingRound) -> None:
         """The next round; what the last one said of its sites is remembered."""
