@@ -27,6 +27,7 @@ from site_agent.reading.relations.hospital_select import placed, relation_query
 from site_agent.reading.sources.duckdb.columns import accepts, accepts_key, is_whole_key, typed_column, typed_key
 from site_agent.reading.sources.duckdb.connection import locked_database
 from site_agent.reading.sources.duckdb.export_batches import duckdb_batches, share_rows_of
+from site_agent.reading.sources.duckdb.relation_types import check_merged_types
 from site_agent.reading.sources.duckdb.tallies import DuckdbTallies, key_range
 from site_agent.reading.statements.records import UNIT, TypedRows, column_name, columns_needed
 from site_agent.reading.statements.sql_trees import identifier, named, text
@@ -195,7 +196,9 @@ class DuckdbTable:
         return stored
 
     def _stored(self, connection: duckdb.DuckDBPyConnection, table: Table) -> dict[str, str]:
-        described = connection.execute(exp.Describe(this=self._relation(table)).sql(dialect="duckdb")).fetchall()
+        relation = self._relation(table)
+        described = connection.execute(exp.Describe(this=relation.copy()).sql(dialect="duckdb")).fetchall()
+        check_merged_types(connection, table.name, relation)
         return {str(line[0]): str(line[1]) for line in described}
 
     def _relation(self, table: Table) -> exp.Query:

@@ -19,6 +19,7 @@ from site_agent.reading.memory_limits import Limits
 from site_agent.reading.relations.hospital_select import THIS, relation_query
 from site_agent.reading.sources.duckdb.columns import TEXT, accepts, accepts_key, typed_column, typed_key
 from site_agent.reading.sources.duckdb.mended_files import MendedFile
+from site_agent.reading.sources.duckdb.relation_types import check_merged_types
 from site_agent.reading.sources.files.csv_soundness import Header, read_header
 from site_agent.reading.sources.files.file_readers import MAGIC, csv_reader, described, parquet_reader
 from site_agent.reading.sources.files.file_soundness import SOUNDNESS, Reading
@@ -165,11 +166,12 @@ def relation_layout(
     table = form.table.name
     query = _relation(form, files)
     this, mended = _csv_this(paths, table) if files.format == "csv" else _parquet_this(connect, paths, table, limits)
-    for found in list(query.find_all(exp.Table)):
-        if found.name.lower() == THIS:
-            found.replace(this.subquery(found.alias_or_name))
+    relation = _over(this, query.copy())
     with connect(paths, mended) as connection:
-        stored = described(connection, query)
+        stored = described(connection, relation)
+        if stored:
+            # Of the hospital's own words alone: what reads its files converts nothing that could fail.
+            check_merged_types(connection, table, query, lambda probe: _over(this, probe))
     if not stored:
         raise refused_file(table, "cannot be read by the SELECT of site.toml", files.path)
     wanted = (form.table.unit_key, *(column.name for column in columns_needed(form)))
@@ -177,7 +179,15 @@ def relation_layout(
         if name not in stored:
             raise missing_column(table, name, path=files.path)
     columns = {name: (name, stored[name]) for name in wanted}
-    return FileColumns("relation", tuple(paths), columns, relation=query, mended=mended)
+    return FileColumns("relation", tuple(paths), columns, relation=relation, mended=mended)
+
+
+def _over(this: exp.Query, query: exp.Query) -> exp.Query:
+    """`query` with the files in place of their name."""
+    for found in list(query.find_all(exp.Table)):
+        if found.name.lower() == THIS:
+            found.replace(this.subquery(found.alias_or_name))
+    return query
 
 
 def _relation(form: AnswerLayout, files: TableFiles) -> exp.Query:

@@ -6,7 +6,7 @@ PostgreSQL gives an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -14,7 +14,10 @@ from psycopg import errors
 from sqlglot import exp
 
 from site_agent.reading.dataset import Declared
+from site_agent.reading.relations.conversions import Types, check_conversions
 from site_agent.reading.relations.hospital_select import placed, relation_query
+from site_agent.reading.relations.merged_types import IN_POSTGRESQL
+from site_agent.reading.relations.scopes import Unclear
 from site_agent.reading.sources.postgresql.columns import DatabaseType, StoredType
 from site_agent.reading.sources.postgresql.connection import OLDEST, Connection, fault_of, lines
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway
@@ -76,14 +79,48 @@ def described(connection: Connection, table: Table, relation: str, declared: Dec
     if found is None:
         raise SchemaRefused(f"The table {table.name!r} {fault}.")
     names = [(column.name, column.type_code) for column in found.description or ()]
-    types = {
-        int(str(oid)): StoredType(str(name), str(kind), str(category))
-        for oid, name, kind, category in lines(connection, _TYPES, ([oid for _, oid in names],))
-    }
+    types = _types(connection, [oid for _, oid in names])
+    check_merged_types(connection, table, query)
     for name, _ in names:
         if [other for other, _ in names].count(name) > 1:
             raise SchemaRefused(f"The table {table.name!r} has the column {name!r} twice at this site.")
     return CatalogueColumns(query, {name: types[oid] for name, oid in names})
+
+
+def _types(connection: Connection, oids: Sequence[int]) -> dict[int, StoredType]:
+    return {
+        int(str(oid)): StoredType(str(name), str(kind), str(category))
+        for oid, name, kind, category in lines(connection, _TYPES, (list(oids),))
+    }
+
+
+def check_merged_types(connection: Connection, table: Table, query: exp.Query) -> None:
+    """Refuse a relation that leaves a conversion to PostgreSQL which some value could fail.
+
+    Raises:
+        SchemaRefused: one sentence.
+        psycopg.Error: the connection failed.
+    """
+
+    def asked(probe: exp.Query) -> Types | None:
+        try:
+            with connection.transaction():
+                found = connection.execute(probe.limit(0).sql(dialect="postgres").encode())
+        except psycopg.Error as error:
+            if connection.broken or isinstance(fault_of(error), SourceAway):
+                raise
+            return None
+        oids = [column.type_code for column in found.description or ()]
+        named = _types(connection, oids)
+        return tuple(named[oid].name for oid in oids)
+
+    fault = ""
+    try:
+        check_conversions(query, asked, IN_POSTGRESQL)
+    except Unclear as unclear:
+        fault = str(unclear)
+    if fault:
+        raise SchemaRefused(f"tables.{table.name}.relation {fault}.")
 
 
 def qualified(table: Table, relation: str, declared: Declared) -> exp.Query:
