@@ -46,6 +46,9 @@ _BEFORE_A_GROUPING_PARENTHESIS = {
     TokenType.PLUS,
 }
 
+_LOOKING = ("DESC", "DESCRIBE", "EXPLAIN", "SHOW", "\\")
+"""How questions about tables begin elsewhere."""
+
 NO_WITH = "WITH is not supported; ask one SELECT over one table of the study."
 
 _Read = TypeVar("_Read")
@@ -75,6 +78,8 @@ def statement(text: str, study: Study | None = None) -> exp.Expr:
         case _:
             # Anything else would be parsed as a command of some database.
             begins = f"only SELECT is supported, and this begins with {shown(first.text)}"
+            if first.text.upper() in _LOOKING and study is not None:
+                raise QueryMistaken(f"{begins}; wardround describe shows the tables, their columns and values.")
             if (meant := misspelt(first.text)) is not None and study is not None:
                 raise QueryMistaken(f"{begins}; did you mean {meant}?")
             raise QueryMistaken(f"{begins}; {grammar(study)}")
