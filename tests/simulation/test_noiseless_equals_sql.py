@@ -31,7 +31,7 @@ COHORTS = (
     "sbp IS NULL AND cost > 100",
     "urgent = false AND seen >= '2026-03-01'",
     "NOT (diagnosis = 'I10' OR sbp > 150)",
-    "age > 1000",
+    "sbp IS NULL AND sbp > 100",
 )
 
 
