@@ -31,7 +31,7 @@ _PLAN = re.compile(r"[0-9a-f]{8,64}")
 
 @dataclass(frozen=True, slots=True)
 class PlanOnHold:
-    """A request, what it asks and what a yes costs; no price where the plan cannot be answered any more."""
+    """A request, what it asks and what approving it costs; no price if the plan cannot be answered any more."""
 
     request: Request
     epsilon: float | None
@@ -39,7 +39,7 @@ class PlanOnHold:
 
     @property
     def price(self) -> str:
-        """What a yes costs."""
+        """What approving it costs."""
         return "ε = –" if self.epsilon is None else f"ε = {self.epsilon:.4g}"
 
     def line(self, *, digits: int | None = _SHOWN_DIGITS) -> str:
