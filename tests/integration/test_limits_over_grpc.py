@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from protos.calls import SiteCalls
+from protos.channels import channel
+from site_agent.serving.link import tls_keys
 from tests.integration.conftest import Make
 from tests.integration.stage import AGES, Federation, eventually, sites_in
 from wardround.analyst.asking.client import connect
@@ -62,3 +65,12 @@ def test_limits_are_enrolled_greeted_and_told(make_federation: Make) -> None:
     assert sites["refused"] == {"one": "StatisticNotAllowed", "two": "EpsilonTooLarge"}
     assert sites["reasons"] == {"one": "it does not allow this statistic", "two": "it allows a smaller ε a question"}
     federation.check_ledgers()
+
+    # A greeting of an earlier version says nothing; whoever serves greets again once its coordinator was away.
+    address = (federation.consortium / "address").read_text(encoding="utf-8").strip()
+    with channel(address, tls_keys(federation.site("one") / "tls")) as opened:
+        assert SiteCalls(opened).greet().site == "one"
+    assert limits(federation)["one"] is None
+    assert federation.stop("consortium") == 0
+    federation.start_coordinator()
+    eventually(lambda: limits(federation)["one"] is not None, what="one has greeted again")

@@ -28,6 +28,7 @@ from wardround.federation.errors import (
     BudgetExceeded,
     ConfigurationMistaken,
     FederationError,
+    MalformedMessage,
     NotAuthorized,
     PeerUnreachable,
     ProtocolViolation,
@@ -47,6 +48,7 @@ from wardround.federation.question.answer import (
 )
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
 from wardround.federation.trust.enrolment import AnalystProfile, write_profile
+from wardround.federation.trust.public_limits import PublicSite
 
 STUDY = """
 name = "cardio"
@@ -74,6 +76,9 @@ class Desk(AnalystServiceServicer):
     def __init__(self, study: str = STUDY) -> None:
         self.study = study
         self.asked: list[AskRequest] = []
+        self.hospitals = [PublicSite(name, 10, active=True) for name in ("east", "north", "south", "west", "x")]
+        self.pages: list[str] = []
+        self.stuck = False
         self.refusal: FederationError | None = None
         self.steps: list[Progress | Answer | FederationError] = [ANSWER]
 
@@ -96,6 +101,12 @@ class Desk(AnalystServiceServicer):
 
     def Sites(self, request: pb.SitesRequest, context: grpc.ServicerContext) -> pb.SitesReply:  # noqa: N802
         return words.SITES.write(("north", "south"))
+
+    def Hospitals(self, request: pb.HospitalsRequest, context: grpc.ServicerContext) -> pb.HospitalsReply:  # noqa: N802
+        after = words.AFTER.read(request)
+        self.pages.append(after)
+        left = [each for each in self.hospitals if self.stuck or each.name > after]
+        return words.HOSPITALS.write(tuple(left[:2]))
 
     def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:  # noqa: N802
         return words.STUDY.write(self.study)
@@ -276,6 +287,16 @@ def test_who_would_be_asked_is_a_call_of_its_own(house: House) -> None:
     link.close()
 
 
+def test_hospitals_come_page_by_page_and_in_order(house: House) -> None:
+    link = GrpcAnalystLink(house.profile())
+    assert link.hospitals() == tuple(house.desk.hospitals)
+    assert house.desk.pages == ["", "north", "west", "x"]
+    house.desk.stuck = True
+    with pytest.raises(MalformedMessage, match="the hospitals are not in order"):
+        link.hospitals()
+    link.close()
+
+
 def test_a_coordinator_of_an_earlier_version_is_named_in_one_sentence_and_nothing_is_asked(house: House) -> None:
     house.close()
     house.register = add_without_sites
@@ -284,6 +305,8 @@ def test_a_coordinator_of_an_earlier_version_is_named_in_one_sentence_and_nothin
     assert link.study().name == "cardio"
     with pytest.raises(ProtocolViolation) as fault:
         link.sites()
+    with pytest.raises(ProtocolViolation, match="earlier version"):
+        Client(link).describe()
     link.close()
     assert fault.value.message == (
         "The coordinator runs an earlier version of wardround that does not know this call; nothing was charged. "
