@@ -111,7 +111,8 @@ class AnalystCalls:
     def ask(self, request: AskRequest) -> str:
         """The plan id of a question whose round is now open."""
         message = analyst_pb.AskRequest(question=write_question(request))
-        return ASKED.read(call(self._stub.Ask, message, deadline_seconds=self._deadline))
+        asking = self._stub.AskByError if request.errors else self._stub.Ask
+        return ASKED.read(call(asking, message, deadline_seconds=self._deadline))
 
     def watch(self, plan_id: str, *, seen: int, wait_seconds: float, pause: Pause = time.sleep) -> Progress | Answer:
         """The next progress after `seen`, or the whole answer."""
@@ -127,7 +128,8 @@ class AnalystCalls:
     def preview(self, request: AskRequest) -> Preview:
         """What a question would cost and how good its answer would be."""
         message = analyst_pb.PreviewRequest(question=write_question(request))
-        return PREVIEWED.read(call(self._stub.Preview, message, deadline_seconds=self._deadline))
+        previewing = self._stub.PreviewByError if request.errors else self._stub.Preview
+        return PREVIEWED.read(call(previewing, message, deadline_seconds=self._deadline))
 
     def sites(self) -> tuple[str, ...]:
         """The sites that would be asked now."""

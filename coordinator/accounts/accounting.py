@@ -6,7 +6,7 @@ it can do only before it read anything; whatever was released, or is unknown, st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from coordinator.clock import Clock
@@ -110,6 +110,21 @@ class Accounting:
             before, begun = self.balances(), self._ledger.trainings.begun(charge)
         return _excess(before, asked.question, _due(asked.plan, charge, self._ledger.study, begun))
 
+    def share_of_rest(self, asked: PlannedQuestion) -> float | None:
+        """The share that a question would take of what is left for its kind of noise; None where nothing is."""
+        plan, cost = asked.plan, asked.planned.charge.cost
+        with self._ledger.one_moment():
+            if self._ledger.rounds.charged(plan.plan_id) is not None:
+                return 0.0
+            before = self.balances()
+        after = _after(before, plan.addressed, cost)
+        allowance, spent, then = before.study.cap.allowance(), before.whole, after.whole
+        if cost.mu_squared:
+            left, taken = allowance.mu_squared - spent.mu_squared, then.mu_squared - spent.mu_squared
+        else:
+            left, taken = allowance.pure - spent.pure, then.pure - spent.pure
+        return taken / left if left > 0 else None
+
     def charged(self, planned: Planned[AnswerLayout | StepLayout]) -> Cost:
         """What the plan was charged at each site that was asked, or would be now."""
         plan, charge = planned.plan, planned.charge
@@ -191,8 +206,13 @@ def _fits(before: Balances, due: Due) -> bool:
         raise InvariantBroken(private=f"participants without an account: {sorted(unknown)}")
     if cost == Cost.zero():
         return True
-    after = {name: spent + cost if name in asked else spent for name, spent in before.sites.items()}
-    return Balances(before.study, after).whole.fits(before.study.cap.allowance())
+    return _after(before, asked, cost).whole.fits(before.study.cap.allowance())
+
+
+def _after(before: Balances, sites: Collection[str], cost: Cost) -> Balances:
+    """The balances once these sites are charged."""
+    after = {name: spent + cost if name in sites else spent for name, spent in before.sites.items()}
+    return Balances(before.study, after)
 
 
 def _outcome(states: Mapping[str, SiteState], refusals: Mapping[str, str]) -> Outcome:

@@ -11,45 +11,48 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 
-from coordinator.accounts.accounting import Accounting, Balances, PlannedQuestion, question_of
+from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
 from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
 from coordinator.members.roster import Roster
+from coordinator.rounds.by_error import FACTORS, ByError, split_by_cost
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.combining import updates
+from coordinator.rounds.dearer import dearer_noise
 from coordinator.rounds.dispatch import Dispatch, round_key
+from coordinator.rounds.expected import expected_errors
 from coordinator.rounds.foreseeing import answerable, foreseen
-from coordinator.rounds.planning import expected_errors, loss_of, planned_for, step_plan, step_target, target_of
+from coordinator.rounds.planning import loss_of, planned_for, step_plan, step_target, target_of
+from coordinator.rounds.replays import Replays
 from coordinator.rounds.round import Round, Rounds, ThreadedRounds, ended_without_answer, unfinished
-from coordinator.rounds.stored_answers import StoredAnswer, decode_answer
+from coordinator.rounds.statements import statement, told
+from coordinator.rounds.stored_answers import decode_answer
 from coordinator.store.ledger import Ledger
 from coordinator.store.members import MemberState
 from coordinator.store.rounds import Question
-from wardround.federation.errors import BudgetExceeded, InvariantBroken, PeerUnreachable, TooFewSites
+from wardround.federation.errors import BudgetExceeded, PeerUnreachable, TooFewSites
+from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepLayout, step_form
 from wardround.federation.models.training import Step
-from wardround.federation.plan.plan import Plan, PrivacyTarget, planned
+from wardround.federation.plan.plan import Plan, Planned, PrivacyTarget, planned
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import (
     Answer,
     BudgetReport,
+    DearerNoise,
+    ErrorCost,
     ExpectedError,
-    Loss,
     Preview,
-    PrivacyStatement,
     Progress,
     Shortfall,
 )
-from wardround.federation.study.study import Study
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.public_limits import PublicLimits, PublicSite
 
-_REMEMBERED = 10_000
 _STOPPING = "The coordinator is stopping; ask again."
 
 
@@ -82,7 +85,7 @@ class Coordinator:
         self._collection = Collection(ledger, self._clock, self._accounting, self._dispatch)
         self._line = Round(ledger, self._accounting, self._dispatch, self._collection, self._setting)
         self._reporting = Reporting(ledger)
-        self._replays = _Replays()
+        self._replays = Replays()
         self._calls = 0
         self._calls_changed = threading.Condition()
 
@@ -163,14 +166,15 @@ class Coordinator:
             overlap, delta = study.overlap_among(plan.participants), asked.question.delta
             expected: tuple[ExpectedError, ...] = ()
             if not isinstance(form, StepLayout):
-                expected = expected_errors(plan, form, self._participants(), self._setting)
+                split = split_by_cost(asked.planned.charge) if request.errors else ()
+                expected = expected_errors(plan, form, self._participants(), self._setting, split=split)
             return Preview(
                 plan_id=plan.plan_id,
                 unit=study.unit.value,
                 replayed=known is not None and self._answered(plan),
                 sites=plan.participants,
                 expected=expected,
-                privacy=_statement(
+                privacy=statement(
                     self._accounting.balances(),
                     mechanism=plan.mechanism.value,
                     cost=loss_of(self._accounting.charged(asked.planned), overlap=overlap, delta=delta),
@@ -181,6 +185,8 @@ class Coordinator:
                 excess=excess,
                 block=plan.block,
                 foreseen=foreseen(asked.planned, self.ledger.members.limits()),
+                dearer=None if excess is not None else self._dearer(asked.question),
+                by_error=self._error_costs(analyst, request),
             )
 
     def sites(self, analyst: str) -> tuple[str, ...]:
@@ -250,6 +256,9 @@ class Coordinator:
         if isinstance(request.query, Step):
             return (self._step(analyst, request, request.query),)
         participants = self._enough_participants()
+        if request.errors:
+            by_error = ByError.of(request, request.query, self.study, participants, self._setting)
+            return tuple(_asked(by_error, found, analyst) for found in by_error.planned())
         target = target_of(request, self.study, participants)
         self._require_within_cap(target)
         return tuple(
@@ -321,6 +330,26 @@ class Coordinator:
         self._line.begin(questions[-1])
         return questions[-1]
 
+    def _error_costs(self, analyst: str, request: AskRequest) -> tuple[ErrorCost, ...]:
+        """What half of the errors would cost, the same, and twice."""
+        if isinstance(request.query, Step) or not request.errors:
+            return ()
+        by_error = ByError.of(request, request.query, self.study, self._participants(), self._setting)
+        return tuple(self._error_cost(by_error, analyst, factor) for factor in FACTORS)
+
+    def _error_cost(self, by_error: ByError, analyst: str, factor: float) -> ErrorCost:
+        errors = by_error.errors(factor)
+        questions = tuple(_asked(by_error, found, analyst) for found in by_error.reached(errors))
+        if not questions:
+            return ErrorCost(errors)
+        asked = self._known(questions) or self._tried(questions)[0]
+        loss = loss_of(asked.planned.charge.cost, overlap=by_error.overlap, delta=by_error.delta)
+        return ErrorCost(errors, loss, asked.plan.mechanism.value, self._accounting.share_of_rest(asked))
+
+    def _dearer(self, question: Question) -> DearerNoise | None:
+        asked = {site.name: site.patients for site in self.roster.sites() if site.name in question.plan.addressed}
+        return dearer_noise(question, self.study, asked, self._setting)
+
     def _answered(self, plan: Plan) -> bool:
         return self.ledger.answers.exists(plan.plan_id)
 
@@ -334,65 +363,27 @@ class Coordinator:
             payloads = self.ledger.submissions.releases(plan_id) if isinstance(question.plan.query, Step) else {}
         replayed = self._replays.replayed(analyst, plan_id, otherwise=analyst != question.analyst)
         stored = decode_answer(text)
-        told = _told(question.plan, stored, now, self.study, delta=question.delta, replayed=replayed)
+        answer = told(
+            question.plan,
+            stored,
+            now,
+            self.study,
+            delta=question.delta,
+            replayed=replayed,
+            dearer=self._dearer(question),
+        )
         if not isinstance(question.plan.query, Step):
-            return told
+            return answer
         # Not stored a second time: what the sites released is the answer.
         releases = [decode_release(payloads[site]) for site in stored.outcome.answered]
-        return dataclasses.replace(told, updates=updates(releases, by_site=question.plan.query.training.by_site))
+        return dataclasses.replace(answer, updates=updates(releases, by_site=question.plan.query.training.by_site))
 
 
-class _Replays:
-    """Whether the stored answer was there when an analyst asked; only for show, so only in memory."""
+def _asked(by_error: ByError, found: Planned[AnswerLayout], analyst: str) -> PlannedQuestion:
+    """A plan of a question that was asked by error, with the ε that it takes.
 
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._asked: OrderedDict[tuple[str, str], bool] = OrderedDict()
-
-    def note(self, analyst: str, plan_id: str, *, replayed: bool) -> None:
-        with self._guard:
-            self._asked[analyst, plan_id] = replayed
-            self._asked.move_to_end((analyst, plan_id))
-            if len(self._asked) > _REMEMBERED:
-                self._asked.popitem(last=False)
-
-    def replayed(self, analyst: str, plan_id: str, *, otherwise: bool) -> bool:
-        with self._guard:
-            return self._asked.get((analyst, plan_id), otherwise)
-
-
-def _told(plan: Plan, stored: StoredAnswer, now: Balances, study: Study, *, delta: float, replayed: bool) -> Answer:
-    if stored.mechanism != plan.mechanism.value:
-        raise InvariantBroken(private="a stored answer was made by another plan")
-    return Answer(
-        plan_id=plan.plan_id,
-        unit=study.unit.value,
-        replayed=replayed,
-        noiseless=stored.noiseless,
-        answered=stored.outcome.answered,
-        refused=stored.outcome.refused,
-        missing=stored.outcome.missing,
-        estimates=stored.estimates,
-        privacy=_statement(
-            now,
-            mechanism=stored.mechanism,
-            cost=stored.charged,
-            overlap=stored.overlap,
-            composition=stored.composition,
-            delta=delta,
-        ),
-        left_out=stored.left_out,
-    )
-
-
-def _statement(
-    now: Balances, *, mechanism: str, cost: Loss, overlap: int, composition: str, delta: float
-) -> PrivacyStatement:
-    return PrivacyStatement(
-        mechanism=mechanism,
-        charged=cost,
-        spent=now.spent(),
-        remaining=now.remaining(delta=delta),
-        overlap=overlap,
-        composition=composition,
-    )
+    A millionth less is kept, for which there is another plan: so `dearer_noise` never takes it for a question that was
+    asked for this ε, whose kinds of noise are tried in another order.
+    """
+    epsilon = by_error.loss(found).epsilon * (1 - 1e-6)
+    return PlannedQuestion(Question(found.plan, analyst, epsilon, by_error.delta), found)

@@ -1,28 +1,23 @@
-"""From a question, or a step of a training, to the exact plans that could answer it, and how good an answer will be.
+"""From a question, or a step of a training, to the exact plans that could answer it.
 
 Pure: no ledger, no clock, no entropy. The same question of the same participants under the same study is always
 the same plan, and so the same plan id; that is what makes a repeated question free.
 
 A threshold of keys is as low as the question's own share of the study's δ allows, so that as many questions for keys
 fit a study as its ε admits. A choice is made by votes or from a noised table, whichever has the smaller regret.
-
-What a count's error is depends on the noise alone. For everything else a cohort of the declared size is put through
-the same functions that make the estimates, so a dry run and an answer never use two formulas.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 
 from coordinator.accounts.accounting import PlannedQuestion
 from coordinator.store.rounds import Question
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout, Part
-from wardround.federation.forms.totals import NoiseSetting, Total, TotalNoise, noise_of
 from wardround.federation.models.step_layout import StepLayout, largest_round, step_form
 from wardround.federation.models.training import Step
 from wardround.federation.plan.layout import layout, shares
@@ -39,8 +34,8 @@ from wardround.federation.plan.plan import (
 )
 from wardround.federation.plan.task import AskRequest
 from wardround.federation.plan.typed import Typed, type_query
-from wardround.federation.question.answer import MAX_UPDATE_BYTES, ExpectedError, Loss
-from wardround.federation.question.query import Aggregate, Query
+from wardround.federation.question.answer import MAX_UPDATE_BYTES, Loss
+from wardround.federation.question.query import Query
 from wardround.federation.statistics import find, own_definition
 from wardround.federation.study.study import Study, delta_fault
 from wardround.privacy.accounting.cost import SLACK_UNIT, Cost
@@ -98,13 +93,13 @@ def planned_for(
     There is more than one when the study has a budget for each kind of noise: the second is tried when the
     first does not fit what is left.
     """
-    _require_nonce(request)
+    require_nonce(request)
     known: tuple[AnyMechanism, ...] = (*Mechanism, Choosing.PERMUTE_AND_FLIP)
     possible = [mechanism for mechanism in known if _possible(mechanism, query, target, study)]
     typed, names, nonce = type_query(query, study), tuple(sorted(participants)), request.nonce.lower()
     # δ = 0 leaves nothing but pure noise, even where its budget is too small: the ledger then says by how much.
     plans = [
-        _planned(typed, target, study, mechanism, participants=names, nonce=nonce)
+        planned_with(typed, target, study, mechanism, participants=names, nonce=nonce)
         for mechanism in possible or [Mechanism.DISCRETE_LAPLACE]
     ]
     return tuple(sorted(plans, key=_expected_badness))
@@ -112,9 +107,9 @@ def planned_for(
 
 def step_plan(request: AskRequest, form: StepLayout, study: Study, participants: tuple[str, ...]) -> Plan:
     """The one plan of a step: its training fixed the noise."""
-    _require_nonce(request)
-    if request.epsilon is not None or request.delta is not None:
-        raise QueryMistaken("a training says how sharp it is by itself; leave ε and δ out of its steps.")
+    require_nonce(request)
+    if request.epsilon is not None or request.delta is not None or request.errors:
+        raise QueryMistaken("a training says how sharp it is by itself; leave ε, δ and errors out of its steps.")
     step = form.step
     shown = 8 * largest_round(step.training, len(form.inputs)) * (len(participants) if step.training.by_site else 1)
     if shown > MAX_UPDATE_BYTES:
@@ -140,17 +135,23 @@ def step_target(step: Planned[StepLayout], study: Study, participants: Mapping[s
     return PrivacyTarget(loss_of(step.charge.cost, overlap=overlap, delta=delta).epsilon, delta)
 
 
-def _require_nonce(request: AskRequest) -> None:
+def require_nonce(request: AskRequest) -> None:
+    """What tells a fresh question from the same one before it is hexadecimal, whatever a link lets through."""
     if not _NONCE.fullmatch(request.nonce):
         raise QueryMistaken("the nonce of a fresh question must be at most 64 hexadecimal digits.")
 
 
 def loss_of(cost: Cost, *, overlap: int, delta: float) -> Loss:
     """What one site's cost is for a unit at `overlap` sites, as ε at `delta`."""
-    whole = in_parallel([cost] * overlap, overlap=overlap)
+    whole = whole_cost(cost, overlap=overlap)
     # Only what takes no slack has no δ: a selection of keys takes some, whatever its noise.
     spent_delta = 0.0 if whole.slack == 0 else delta
     return Loss(epsilon_charged(whole, delta=spent_delta), spent_delta)
+
+
+def whole_cost(cost: Cost, *, overlap: int) -> Cost:
+    """What one site's cost is for a unit at `overlap` sites."""
+    return in_parallel([cost] * overlap, overlap=overlap)
 
 
 def _pure_lane(study: Study) -> float:
@@ -173,7 +174,7 @@ def _possible(mechanism: AnyMechanism, query: Query, target: PrivacyTarget, stud
             return voted and _pure_lane(study) >= target.epsilon
 
 
-def _planned(
+def planned_with(
     typed: Typed,
     target: PrivacyTarget,
     study: Study,
@@ -182,6 +183,7 @@ def _planned(
     participants: tuple[str, ...],
     nonce: str,
 ) -> Planned[AnswerLayout]:
+    """The plan with this kind of noise that takes all of the target and no more."""
     form = layout(typed, study, mechanism)
     overlap = study.overlap_among(participants)
     try:
@@ -189,16 +191,35 @@ def _planned(
             _scale(mechanism, part, target, share=share, overlap=overlap)
             for part, share in zip(form.parts, shares(form, mechanism), strict=True)
         )
-        threshold = 0
-        if own_definition(form.parts[0]).selects_keys and isinstance(mechanism, Mechanism):
-            slack = _slack_of(target.delta) // overlap
-            threshold = planned_threshold(NoiseDistribution(mechanism, scales[0]), form.parts[0], study, slack=slack)
-        plan = Plan(study.study_hash, form.query, mechanism, scales, participants, nonce, threshold)
-        found = planned(plan, form, study)
+        return with_scales(form, scales, study, mechanism, delta=target.delta, participants=participants, nonce=nonce)
     except (ValueError, PlanRefused):
         raise QueryMistaken(f"ε = {target.epsilon:g} is too small for this question; ask with a larger ε.") from None
-    if found.charge.cost.slack * overlap > _slack_of(target.delta):
-        raise QueryMistaken(f"δ = {target.delta:g} is too small for so many numbers; ask with a larger δ.")
+
+
+def with_scales(
+    form: AnswerLayout,
+    scales: tuple[Fraction, ...],
+    study: Study,
+    mechanism: AnyMechanism,
+    *,
+    delta: float,
+    participants: tuple[str, ...],
+    nonce: str,
+) -> Planned[AnswerLayout]:
+    """The plan with this noise, and where keys are selected the least threshold that `delta` allows.
+
+    Raises:
+        PlanRefused: there is no price for this noise.
+        QueryMistaken: `delta` is too small for the question.
+    """
+    overlap, threshold = study.overlap_among(participants), 0
+    if own_definition(form.parts[0]).selects_keys and isinstance(mechanism, Mechanism):
+        slack = _slack_of(delta) // overlap
+        threshold = planned_threshold(NoiseDistribution(mechanism, scales[0]), form.parts[0], study, slack=slack)
+    plan = Plan(study.study_hash, form.query, mechanism, scales, participants, nonce, threshold)
+    found = planned(plan, form, study)
+    if found.charge.cost.slack * overlap > _slack_of(delta):
+        raise QueryMistaken(f"δ = {delta:g} is too small for so many numbers; ask with a larger δ.")
     return found
 
 
@@ -249,62 +270,3 @@ def log_size(plan: Plan, form: AnswerLayout) -> float:
     return sum(
         math.log(law.variance) / 2 + math.log(part.grid) for part, law in zip(form.parts, plan.laws(), strict=True)
     )
-
-
-def expected_errors(
-    plan: Plan, form: AnswerLayout, participants: Mapping[str, int], setting: NoiseSetting
-) -> tuple[ExpectedError, ...]:
-    """The standard error of every aggregate when all participants answer, in the question's order.
-
-    That of a mean depends on how many patients there are; it is given for the declared number, and for the value of
-    the mean at which it is largest.
-    """
-    patients = sum(participants.values())
-    noises = setting.noises(sites=len(plan.participants))
-    promise = _promise(plan, form)
-    if not isinstance(plan.mechanism, Mechanism):
-        (part,), (aggregate,) = form.parts, form.query.aggregates
-        return (ExpectedError(aggregate.statistic.value, aggregate.column, part.groups, 0.0, promise),)
-    found: dict[Aggregate, ExpectedError] = {}
-    for part, law, share in zip(form.parts, plan.laws(), shares(form, plan.mechanism), strict=True):
-        noise = noise_of(law, noises=noises)
-        for aggregate, error, shown in _errors(form, part, noise, patients=patients):
-            note = f"{shown}; {promise}" if promise else shown
-            found[aggregate] = ExpectedError(
-                aggregate.statistic.value, aggregate.column, part.groups, error, note, float(share)
-            )
-    return tuple(found[aggregate] for aggregate in form.query.aggregates)
-
-
-def _promise(plan: Plan, form: AnswerLayout) -> str:
-    """What is said of keys or votes, which are more or less than a noised vector."""
-    promise = own_definition(form.parts[0]).promise
-    if promise is None or (isinstance(plan.mechanism, Mechanism) and not plan.threshold):
-        return ""
-    return promise(facts_of(plan, form)[0], form.parts[0], len(plan.participants))
-
-
-def _errors(
-    form: AnswerLayout, part: Part, noise: TotalNoise, *, patients: int
-) -> Iterator[tuple[Aggregate, float, str]]:
-    owner = own_definition(part)
-    if owner.typical is None:
-        yield part.aggregates[0], noise.deviation * float(part.grid), owner.of_each
-        return
-    note = f"for {patients} declared patients"
-    if part.groups > 1:
-        note += f", spread evenly over {part.groups} groups"
-    alone = dataclasses.replace(form, query=dataclasses.replace(form.query, group_by=()), group_keys=((),))
-    numbers = owner.typical(part, patients / part.groups)
-    total = Total(alone, dataclasses.replace(part, groups=1), numbers, noise, key="")
-    estimates = list(owner.estimates(total))
-    for place, aggregate in enumerate(part.aggregates):
-        asked = find(aggregate.statistic)
-        chosen = asked.stands_for(estimates, place)
-        about = f"{note}: {asked.assumed}" if asked.assumed else note
-        if chosen.standard_error is None:
-            # All that is possible then, and a word that it will hardly be more.
-            low, high = chosen.interval
-            yield aggregate, (high - low) / 2, f"{about}; the noise will probably hide it"
-        else:
-            yield aggregate, chosen.standard_error, about

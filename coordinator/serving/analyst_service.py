@@ -104,6 +104,14 @@ class AnalystService(AnalystServiceServicer):
         analyst = self._analyst(context)
         return PREVIEWED.write(self.coordinator.preview(analyst, read_question(request.question)))
 
+    def AskByError(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:
+        """The same, where the question says which error it takes."""
+        return self.Ask(request, context)
+
+    def PreviewByError(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:
+        """The same, where the question says which error it takes."""
+        return self.Preview(request, context)
+
     def Sites(self, request: pb.SitesRequest, context: grpc.ServicerContext) -> pb.SitesReply:
         """Who would be asked now."""
         return SITES.write(self.coordinator.sites(self._analyst(context)))

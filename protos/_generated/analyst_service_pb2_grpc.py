@@ -49,6 +49,16 @@ class AnalystServiceStub:
                 request_serializer=protos_dot_analyst__service__pb2.PreviewRequest.SerializeToString,
                 response_deserializer=protos_dot_analyst__service__pb2.PreviewReply.FromString,
                 _registered_method=True)
+        self.AskByError = channel.unary_unary(
+                '/wardround.v1.AnalystService/AskByError',
+                request_serializer=protos_dot_analyst__service__pb2.AskRequest.SerializeToString,
+                response_deserializer=protos_dot_analyst__service__pb2.AskReply.FromString,
+                _registered_method=True)
+        self.PreviewByError = channel.unary_unary(
+                '/wardround.v1.AnalystService/PreviewByError',
+                request_serializer=protos_dot_analyst__service__pb2.PreviewRequest.SerializeToString,
+                response_deserializer=protos_dot_analyst__service__pb2.PreviewReply.FromString,
+                _registered_method=True)
         self.Sites = channel.unary_unary(
                 '/wardround.v1.AnalystService/Sites',
                 request_serializer=protos_dot_analyst__service__pb2.SitesRequest.SerializeToString,
@@ -100,6 +110,23 @@ class AnalystServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AskByError(self, request, context):
+        """Ask for a question with errors instead of an ε. May be repeated, and decides, as Ask. A call of its own, because a
+        coordinator of an earlier version does not know it and must not read such a question as one that leaves ε to the
+        study.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PreviewByError(self, request, context):
+        """Preview for such a question, and what half of its errors would cost, and twice. May be repeated; decides nothing
+        and spends nothing. A coordinator of an earlier version does not know it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Sites(self, request, context):
         """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
         earlier version does not know it.
@@ -145,6 +172,16 @@ def add_AnalystServiceServicer_to_server(servicer, server):
             ),
             'Preview': grpc.unary_unary_rpc_method_handler(
                     servicer.Preview,
+                    request_deserializer=protos_dot_analyst__service__pb2.PreviewRequest.FromString,
+                    response_serializer=protos_dot_analyst__service__pb2.PreviewReply.SerializeToString,
+            ),
+            'AskByError': grpc.unary_unary_rpc_method_handler(
+                    servicer.AskByError,
+                    request_deserializer=protos_dot_analyst__service__pb2.AskRequest.FromString,
+                    response_serializer=protos_dot_analyst__service__pb2.AskReply.SerializeToString,
+            ),
+            'PreviewByError': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewByError,
                     request_deserializer=protos_dot_analyst__service__pb2.PreviewRequest.FromString,
                     response_serializer=protos_dot_analyst__service__pb2.PreviewReply.SerializeToString,
             ),
@@ -248,6 +285,60 @@ class AnalystService:
             request,
             target,
             '/wardround.v1.AnalystService/Preview',
+            protos_dot_analyst__service__pb2.PreviewRequest.SerializeToString,
+            protos_dot_analyst__service__pb2.PreviewReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AskByError(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.AnalystService/AskByError',
+            protos_dot_analyst__service__pb2.AskRequest.SerializeToString,
+            protos_dot_analyst__service__pb2.AskReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreviewByError(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.AnalystService/PreviewByError',
             protos_dot_analyst__service__pb2.PreviewRequest.SerializeToString,
             protos_dot_analyst__service__pb2.PreviewReply.FromString,
             options,

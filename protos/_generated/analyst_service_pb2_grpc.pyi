@@ -47,6 +47,15 @@ class AnalystServiceStub:
     """Says what a question would cost and how good its answer would be. May be repeated; decides nothing
     and spends nothing.
     """
+    AskByError: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.AskRequest, _analyst_service_pb2.AskReply]
+    """Ask for a question with errors instead of an ε. May be repeated, and decides, as Ask. A call of its own, because a
+    coordinator of an earlier version does not know it and must not read such a question as one that leaves ε to the
+    study.
+    """
+    PreviewByError: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.PreviewRequest, _analyst_service_pb2.PreviewReply]
+    """Preview for such a question, and what half of its errors would cost, and twice. May be repeated; decides nothing
+    and spends nothing. A coordinator of an earlier version does not know it.
+    """
     Sites: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.SitesRequest, _analyst_service_pb2.SitesReply]
     """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
     earlier version does not know it.
@@ -76,6 +85,15 @@ class AnalystServiceAsyncStub(AnalystServiceStub):
     Preview: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.PreviewRequest, _analyst_service_pb2.PreviewReply]  # type: ignore[assignment]
     """Says what a question would cost and how good its answer would be. May be repeated; decides nothing
     and spends nothing.
+    """
+    AskByError: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.AskRequest, _analyst_service_pb2.AskReply]  # type: ignore[assignment]
+    """Ask for a question with errors instead of an ε. May be repeated, and decides, as Ask. A call of its own, because a
+    coordinator of an earlier version does not know it and must not read such a question as one that leaves ε to the
+    study.
+    """
+    PreviewByError: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.PreviewRequest, _analyst_service_pb2.PreviewReply]  # type: ignore[assignment]
+    """Preview for such a question, and what half of its errors would cost, and twice. May be repeated; decides nothing
+    and spends nothing. A coordinator of an earlier version does not know it.
     """
     Sites: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.SitesRequest, _analyst_service_pb2.SitesReply]  # type: ignore[assignment]
     """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
@@ -121,6 +139,27 @@ class AnalystServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_analyst_service_pb2.PreviewReply, _abc.Awaitable[_analyst_service_pb2.PreviewReply]]:
         """Says what a question would cost and how good its answer would be. May be repeated; decides nothing
         and spends nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def AskByError(
+        self,
+        request: _analyst_service_pb2.AskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyst_service_pb2.AskReply, _abc.Awaitable[_analyst_service_pb2.AskReply]]:
+        """Ask for a question with errors instead of an ε. May be repeated, and decides, as Ask. A call of its own, because a
+        coordinator of an earlier version does not know it and must not read such a question as one that leaves ε to the
+        study.
+        """
+
+    @_abc_1.abstractmethod
+    def PreviewByError(
+        self,
+        request: _analyst_service_pb2.PreviewRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyst_service_pb2.PreviewReply, _abc.Awaitable[_analyst_service_pb2.PreviewReply]]:
+        """Preview for such a question, and what half of its errors would cost, and twice. May be repeated; decides nothing
+        and spends nothing. A coordinator of an earlier version does not know it.
         """
 
     @_abc_1.abstractmethod

@@ -92,6 +92,25 @@ UNIT_PATIENT: Unit.ValueType  # 1
 UNIT_EVENT: Unit.ValueType  # 2
 Global___Unit: _TypeAlias = Unit  # noqa: Y015
 
+class _WhyDearer:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WhyDearerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WhyDearer.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WHY_DEARER_UNSPECIFIED: _WhyDearer.ValueType  # 0
+    """refused"""
+    WHY_DEARER_USED_UP: _WhyDearer.ValueType  # 1
+    WHY_DEARER_DOES_NOT_FIT: _WhyDearer.ValueType  # 2
+
+class WhyDearer(_WhyDearer, metaclass=_WhyDearerEnumTypeWrapper): ...
+
+WHY_DEARER_UNSPECIFIED: WhyDearer.ValueType  # 0
+"""refused"""
+WHY_DEARER_USED_UP: WhyDearer.ValueType  # 1
+WHY_DEARER_DOES_NOT_FIT: WhyDearer.ValueType  # 2
+Global___WhyDearer: _TypeAlias = WhyDearer  # noqa: Y015
+
 @_typing.final
 class Question(_message.Message):
     """At most 3 MiB, so that the plan made from it fits into a task however many sites there are."""
@@ -103,6 +122,7 @@ class Question(_message.Message):
     EPSILON_FIELD_NUMBER: _builtins.int
     DELTA_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
     epsilon: _builtins.float
     """absent: the study's default; of a step always, as it says itself how sharp it is"""
     delta: _builtins.float
@@ -112,6 +132,12 @@ class Question(_message.Message):
     def query(self) -> _plan_pb2.Query: ...
     @_builtins.property
     def step(self) -> _plan_pb2.Step: ...
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """The largest half-width at 95 % of each aggregate, in order; epsilon is then the most that may be charged. Only in
+        AskByError and PreviewByError: a coordinator that does not know the field would ask at its default.
+        """
+
     def __init__(
         self,
         *,
@@ -120,10 +146,11 @@ class Question(_message.Message):
         epsilon: _builtins.float | None = ...,
         delta: _builtins.float | None = ...,
         nonce: _builtins.str = ...,
+        errors: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "delta", b"delta", "epsilon", b"epsilon", "query", b"query", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "delta", b"delta", "epsilon", b"epsilon", "nonce", b"nonce", "query", b"query", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "delta", b"delta", "epsilon", b"epsilon", "errors", b"errors", "nonce", b"nonce", "query", b"query", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delta: _TypeAlias = _typing.Literal["delta"]  # noqa: Y015
     _WhichOneofArgType__delta: _TypeAlias = _typing.Literal["_delta", b"_delta"]  # noqa: Y015
@@ -390,6 +417,7 @@ class Answer(_message.Message):
     ESTIMATES_FIELD_NUMBER: _builtins.int
     PRIVACY_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
+    DEARER_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     unit: Global___Unit.ValueType
     replayed: _builtins.bool
@@ -408,6 +436,8 @@ class Answer(_message.Message):
     def left_out(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """answered, but with totals that no table gives"""
 
+    @_builtins.property
+    def dearer(self) -> Global___DearerNoise: ...
     def __init__(
         self,
         *,
@@ -421,14 +451,50 @@ class Answer(_message.Message):
         estimates: _abc.Iterable[Global___Estimate] | None = ...,
         privacy: Global___PrivacyStatement | None = ...,
         left_out: _abc.Iterable[_builtins.str] | None = ...,
+        dearer: Global___DearerNoise | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["privacy", b"privacy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dearer", b"dearer", "privacy", b"privacy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered", "estimates", b"estimates", "left_out", b"left_out", "missing", b"missing", "noiseless", b"noiseless", "plan_id", b"plan_id", "privacy", b"privacy", "refused", b"refused", "replayed", b"replayed", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered", "dearer", b"dearer", "estimates", b"estimates", "left_out", b"left_out", "missing", b"missing", "noiseless", b"noiseless", "plan_id", b"plan_id", "privacy", b"privacy", "refused", b"refused", "replayed", b"replayed", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Answer: _TypeAlias = Answer  # noqa: Y015
+
+@_typing.final
+class DearerNoise(_message.Message):
+    """Another kind of noise would have been better: half-widths of the aggregate at `place`, or without one the ε of each."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MECHANISM_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    INSTEAD_FIELD_NUMBER: _builtins.int
+    ACTUAL_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    mechanism: _plan_pb2.Mechanism.ValueType
+    why: Global___WhyDearer.ValueType
+    instead: _builtins.float
+    actual: _builtins.float
+    place: _builtins.int
+    def __init__(
+        self,
+        *,
+        mechanism: _plan_pb2.Mechanism.ValueType = ...,
+        why: Global___WhyDearer.ValueType = ...,
+        instead: _builtins.float = ...,
+        actual: _builtins.float = ...,
+        place: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "place", b"place"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "actual", b"actual", "instead", b"instead", "mechanism", b"mechanism", "place", b"place", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__place: _TypeAlias = _typing.Literal["place"]  # noqa: Y015
+    _WhichOneofArgType__place: _TypeAlias = _typing.Literal["_place", b"_place"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__place) -> _WhichOneofReturnType__place | None: ...
+
+Global___DearerNoise: _TypeAlias = DearerNoise  # noqa: Y015
 
 @_typing.final
 class ExpectedError(_message.Message):
@@ -440,6 +506,7 @@ class ExpectedError(_message.Message):
     STANDARD_ERROR_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
+    HALF_WIDTH_FIELD_NUMBER: _builtins.int
     statistic: _plan_pb2.Statistic.ValueType
     column: _builtins.str
     groups: _builtins.int
@@ -447,6 +514,8 @@ class ExpectedError(_message.Message):
     note: _builtins.str
     share: _builtins.float
     """of the charge"""
+    half_width: _builtins.float
+    """at 95 %; absent where there will hardly be an estimate, and from before"""
     def __init__(
         self,
         *,
@@ -456,16 +525,62 @@ class ExpectedError(_message.Message):
         standard_error: _builtins.float = ...,
         note: _builtins.str = ...,
         share: _builtins.float = ...,
+        half_width: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "_half_width", b"_half_width", "column", b"column", "half_width", b"half_width"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "column", b"column", "groups", b"groups", "note", b"note", "share", b"share", "standard_error", b"standard_error", "statistic", b"statistic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_column", b"_column", "_half_width", b"_half_width", "column", b"column", "groups", b"groups", "half_width", b"half_width", "note", b"note", "share", b"share", "standard_error", b"standard_error", "statistic", b"statistic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__column: _TypeAlias = _typing.Literal["column"]  # noqa: Y015
     _WhichOneofArgType__column: _TypeAlias = _typing.Literal["_column", b"_column"]  # noqa: Y015
+    _WhichOneofReturnType__half_width: _TypeAlias = _typing.Literal["half_width"]  # noqa: Y015
+    _WhichOneofArgType__half_width: _TypeAlias = _typing.Literal["_half_width", b"_half_width"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__column) -> _WhichOneofReturnType__column | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__half_width) -> _WhichOneofReturnType__half_width | None: ...
 
 Global___ExpectedError: _TypeAlias = ExpectedError  # noqa: Y015
+
+@_typing.final
+class ErrorCost(_message.Message):
+    """What a question would cost if it were asked for these errors; without a loss no budget reaches them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERRORS_FIELD_NUMBER: _builtins.int
+    LOSS_FIELD_NUMBER: _builtins.int
+    MECHANISM_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    mechanism: _plan_pb2.Mechanism.ValueType
+    share: _builtins.float
+    """of what is left for this kind of noise"""
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def loss(self) -> Global___Loss: ...
+    def __init__(
+        self,
+        *,
+        errors: _abc.Iterable[_builtins.float] | None = ...,
+        loss: Global___Loss | None = ...,
+        mechanism: _plan_pb2.Mechanism.ValueType | None = ...,
+        share: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_mechanism", b"_mechanism", "_share", b"_share", "loss", b"loss", "mechanism", b"mechanism", "share", b"share"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_mechanism", b"_mechanism", "_share", b"_share", "errors", b"errors", "loss", b"loss", "mechanism", b"mechanism", "share", b"share"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__mechanism: _TypeAlias = _typing.Literal["mechanism"]  # noqa: Y015
+    _WhichOneofArgType__mechanism: _TypeAlias = _typing.Literal["_mechanism", b"_mechanism"]  # noqa: Y015
+    _WhichOneofReturnType__share: _TypeAlias = _typing.Literal["share"]  # noqa: Y015
+    _WhichOneofArgType__share: _TypeAlias = _typing.Literal["_share", b"_share"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mechanism) -> _WhichOneofReturnType__mechanism | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__share) -> _WhichOneofReturnType__share | None: ...
+
+Global___ErrorCost: _TypeAlias = ErrorCost  # noqa: Y015
 
 @_typing.final
 class Preview(_message.Message):
@@ -480,6 +595,8 @@ class Preview(_message.Message):
     EXCESS_FIELD_NUMBER: _builtins.int
     BLOCK_FIELD_NUMBER: _builtins.int
     FORESEEN_FIELD_NUMBER: _builtins.int
+    DEARER_FIELD_NUMBER: _builtins.int
+    BY_ERROR_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     unit: Global___Unit.ValueType
     replayed: _builtins.bool
@@ -497,6 +614,12 @@ class Preview(_message.Message):
 
     @_builtins.property
     def foreseen(self) -> _containers.RepeatedCompositeFieldContainer[Global___Foreseen]: ...
+    @_builtins.property
+    def dearer(self) -> Global___DearerNoise: ...
+    @_builtins.property
+    def by_error(self) -> _containers.RepeatedCompositeFieldContainer[Global___ErrorCost]:
+        """only where it was asked by error: half of it, the same, and twice"""
+
     def __init__(
         self,
         *,
@@ -509,10 +632,12 @@ class Preview(_message.Message):
         excess: Global___Excess | None = ...,
         block: _builtins.str = ...,
         foreseen: _abc.Iterable[Global___Foreseen] | None = ...,
+        dearer: Global___DearerNoise | None = ...,
+        by_error: _abc.Iterable[Global___ErrorCost] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["excess", b"excess", "privacy", b"privacy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dearer", b"dearer", "excess", b"excess", "privacy", b"privacy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "excess", b"excess", "expected", b"expected", "foreseen", b"foreseen", "plan_id", b"plan_id", "privacy", b"privacy", "replayed", b"replayed", "sites", b"sites", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "by_error", b"by_error", "dearer", b"dearer", "excess", b"excess", "expected", b"expected", "foreseen", b"foreseen", "plan_id", b"plan_id", "privacy", b"privacy", "replayed", b"replayed", "sites", b"sites", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -16,6 +16,8 @@ from wardround.federation.question.answer import (
     Answer,
     BudgetReport,
     ByOverlap,
+    DearerNoise,
+    ErrorCost,
     Estimate,
     ExpectedError,
     Foreseen,
@@ -30,6 +32,7 @@ from wardround.federation.question.answer import (
     Spending,
     Statement,
     Update,
+    WhyDearer,
 )
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
@@ -196,6 +199,7 @@ questions = st.builds(
     st.none() | st.floats(min_value=0.0, exclude_min=True, allow_infinity=False),
     st.none() | st.floats(min_value=0.0, max_value=1.0, exclude_max=True),
     nonces,
+    st.lists(st.floats(min_value=0.0, exclude_min=True, allow_infinity=False), max_size=4).map(tuple),
 ) | st.builds(AskRequest, _steps(plain_texts), nonce=nonces)
 progress = st.builds(
     Progress,
@@ -230,6 +234,14 @@ statements = st.builds(
     st.sampled_from(["parallel", "overlap 2", "trusted_total"]),
 )
 refusals = st.lists(st.tuples(names, codes), max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
+dearer = st.none() | st.builds(
+    DearerNoise,
+    st.sampled_from(["discrete_gaussian", "discrete_laplace"]),
+    st.sampled_from(WhyDearer),
+    amounts,
+    amounts,
+    st.none() | st.integers(0, 31),
+)
 plain_answers = st.builds(
     Answer,
     digests,
@@ -241,6 +253,7 @@ plain_answers = st.builds(
     sites,
     st.lists(estimates, max_size=4).map(tuple),
     statements,
+    dearer=dearer,
 )
 
 
@@ -256,7 +269,21 @@ def _answers(draw: st.DrawFn) -> Answer:
 
 answers = _answers()
 expected = st.builds(
-    ExpectedError, statistics, st.none() | columns, st.integers(1, 1_000_000), amounts, plain_texts, shares
+    ExpectedError,
+    statistics,
+    st.none() | columns,
+    st.integers(1, 1_000_000),
+    amounts,
+    plain_texts,
+    shares,
+    st.none() | amounts,
+)
+error_costs = st.builds(
+    ErrorCost,
+    st.lists(amounts, min_size=1, max_size=4).map(tuple),
+    st.none() | losses,
+    st.none() | st.sampled_from(["discrete_gaussian", "discrete_laplace"]),
+    st.none() | amounts,
 )
 excesses = st.builds(Shortfall, amounts, amounts)
 previews = st.builds(
@@ -270,6 +297,8 @@ previews = st.builds(
     st.none() | excesses,
     st.just("") | digests,
     st.lists(st.builds(Foreseen, names, codes, columns), max_size=3, unique_by=lambda each: each.site).map(tuple),
+    dearer,
+    st.lists(error_costs, max_size=3).map(tuple),
 )
 site_budgets = st.lists(
     st.builds(SiteBudget, names, losses, st.booleans()), max_size=4, unique_by=lambda site: site.name

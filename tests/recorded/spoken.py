@@ -18,6 +18,8 @@ from wardround.federation.question.answer import (
     Answer,
     BudgetReport,
     ByOverlap,
+    DearerNoise,
+    ErrorCost,
     Estimate,
     ExpectedError,
     Foreseen,
@@ -32,6 +34,7 @@ from wardround.federation.question.answer import (
     Spending,
     Statement,
     Update,
+    WhyDearer,
 )
 from wardround.federation.question.cohort import And, Between, Comparison, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
@@ -97,7 +100,8 @@ SUBMISSIONS = (
     Pending(HASH),
     Failed(HASH),
 )
-REQUESTS = (AskRequest(QUERY, 0.5, 1e-7, "n-1"), AskRequest(QUERY), AskRequest(STEP, nonce="again"))
+REQUESTS = (AskRequest(QUERY, 0.5, 1e-7, "n-1"), AskRequest(QUERY), AskRequest(STEP, nonce="again"),
+            AskRequest(QUERY, 0.5, errors=(50.0, 0.25)))  # fmt: skip
 LOSS = Loss(0.5, 1e-7)
 PRIVACY = PrivacyStatement("discrete_gaussian", LOSS, Loss(0.9, 1e-6), Remaining(2.0, 0.7), 2, "overlap 2")
 ESTIMATES = (
@@ -110,6 +114,8 @@ ANSWERS = (
     Answer(HASH, "event", True, False, ("north", "south"), (), (), (), PRIVACY,
            (Update("north", bytes(range(16))), Update("south", bytes(range(16, 32))))),
     Answer(HASH, "patient", False, False, ("north", "south"), (), (), (), PRIVACY, (Update("", bytes(24)),)),
+    Answer(HASH, "patient", False, False, ("north",), (), (), (), PRIVACY,
+           dearer=DearerNoise("discrete_laplace", WhyDearer.USED_UP, 16.0, 45.0, 0)),
 )  # fmt: skip
 PREVIEWS = (
     Preview(HASH, "patient", True, ("north", "south"),
@@ -119,6 +125,10 @@ PREVIEWS = (
     Preview(HASH, "patient", False, ("north",), (), PRIVACY, block=OTHER_HASH),
     Preview(HASH, "patient", False, ("north", "south"), (), PRIVACY,
             foreseen=(Foreseen("south", "StatisticNotAllowed", "south does not allow HISTOGRAM"),)),
+    Preview(HASH, "patient", False, ("north",), (ExpectedError("count", None, 1, 25.5, "", 1.0, 50.0),), PRIVACY,
+            dearer=DearerNoise("discrete_gaussian", WhyDearer.DOES_NOT_FIT, 0.25, 0.5),
+            by_error=(ErrorCost((25.0,)), ErrorCost((50.0,), LOSS, "discrete_laplace", 0.125),
+                      ErrorCost((100.0,), LOSS))),
 )  # fmt: skip
 REPORT = BudgetReport(
     "cardio", "patient", 2, Loss(3.0, 1e-6), LOSS, Remaining(1.5, 0.25), (("basic", math.inf), ("pld", 0.5)),

@@ -26,6 +26,15 @@ Epsilon = Annotated[
     typer.Option("--epsilon", metavar="E", help="Privacy loss of this question (default: a tenth of the cap)."),
 ]
 Delta = Annotated[float | None, typer.Option("--delta", metavar="D", help="Its δ (default: the study's).")]
+Error = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--error",
+        metavar="E",
+        help="Ask for this half-width at 95 %; the least ε for it is found, at most --epsilon. "
+        'Of several aggregates one each, in order or by name ("AVG(sbp)=0.5").',
+    ),
+]
 Privacy = Annotated[str, typer.Option("--privacy", metavar="site|sum", help="Noise at each site, or a secure sum.")]
 Plot = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Also draw it, into a file ending in .svg, .png or .pdf.")
@@ -52,6 +61,7 @@ def add_to(app: typer.Typer) -> None:
 def ask(
     sql: Annotated[str, typer.Argument(metavar='"SELECT …"', help="The question.")],
     profile: Profile,
+    error: Error = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     privacy: Privacy = "site",
@@ -70,10 +80,12 @@ def ask(
 ) -> None:
     """Ask the federation a question; a question asked again costs nothing."""
     from wardround.analyst.asking.client import connect
+    from wardround.analyst.asking.wanted_errors import read_errors
     from wardround.cli.progress.round_lines import RoundLines
     from wardround.cli.progress.step_lines import Steps
 
     check_privacy(privacy)
+    wanted = read_errors(error or [])
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="question")
     if dry_run and plot is not None:
         raise QueryMistaken("a dry run has no answer to draw; leave out --plot or --dry-run.")
@@ -81,16 +93,20 @@ def ask(
     with connect(profile) as federation:
         if dry_run:
             with Steps(COORDINATOR, quiet=quiet):
-                preview = federation.preview(sql, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
+                preview = federation.preview(
+                    sql, error=wanted, epsilon=epsilon, delta=delta, nonce=nonce, search=search
+                )
             shown = f"{preview}\n{preview.explain()}" if explain else str(preview)
             print_document(preview.document()) if as_json else show(shown)
             return
         if fresh:
             # Asked first without a charge, so that nobody is told how to go on with what the other side refuses.
-            tell_nonce(federation.preview(sql, epsilon=epsilon, delta=delta, nonce=nonce, search=search).preview, nonce)
+            foreseen = federation.preview(sql, error=wanted, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
+            tell_nonce(foreseen.preview, nonce)
         with going_on(nonce, fresh=fresh), contextlib.closing(RoundLines(quiet=quiet)) as progress:
             result = federation.ask(
                 sql,
+                error=wanted,
                 epsilon=epsilon,
                 delta=delta,
                 nonce=nonce,

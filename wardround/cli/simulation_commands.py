@@ -14,6 +14,7 @@ from wardround.cli.analyst_commands import (
     AsJson,
     Delta,
     Epsilon,
+    Error,
     Explain,
     Intervals,
     Long,
@@ -56,6 +57,7 @@ def simulate(
     train: Annotated[
         Path | None, typer.Option("--train", metavar="request.toml", help="Train a model instead of asking.")
     ] = None,
+    error: Error = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     privacy: Privacy = "site",
@@ -84,15 +86,19 @@ def simulate(
         raise Mistaken('simulate takes either a question, "SELECT …", or --train request.toml.')
     if out is not None and (train is None or runs > 1):
         raise Mistaken("--out keeps the one model of --train; leave it out, or leave out --repeat.")
-    if train is not None and search:
-        raise Mistaken("--search finds a quantile; leave it out with --train.")
+    if train is not None and (search or error):
+        raise Mistaken(
+            "--search finds a quantile; leave it out with --train."
+            if search
+            else "--error is for a question; leave it out with --train."
+        )
     if plot is not None and runs > 1:
         raise Mistaken("--plot draws one answer; leave it out, or leave out --repeat.")
     check_plot(plot)
     form = _Form(long=long, intervals=intervals, explain=explain)
     if train is not None and (long or intervals):
         raise Mistaken("--long and --intervals are for the answer to a question; leave them out with --train.")
-    trial = _Trial(epsilon, delta, noiseless=noiseless, trusted_total=privacy == "sum", repeat=runs)
+    trial = _Trial(error or [], epsilon, delta, noiseless=noiseless, trusted_total=privacy == "sum", repeat=runs)
     agreed = read_study(study)
     documents: list[Document] = []
     with Steps("asking" if train is None else "training", quiet=quiet) as steps:
@@ -118,6 +124,7 @@ def simulate(
 class _Trial:
     """What questions and trainings of a simulation have in common."""
 
+    error: list[str]
     epsilon: float | None
     delta: float | None
     noiseless: bool
@@ -142,10 +149,12 @@ class _Form:
 
 
 def _answers(study: Study, tables: Path, trial: _Trial, sql: str, *, search: bool) -> Iterator[Result | TrainingResult]:
+    from wardround.analyst.asking.wanted_errors import read_errors
     from wardround.simulation.trial import Trial, run_trials
 
     question = Trial(
         sql,
+        error=read_errors(trial.error),
         epsilon=trial.epsilon,
         delta=trial.delta,
         noiseless=trial.noiseless,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from site_agent.reading.dataset import Dataset
+from wardround.analyst.asking.wanted_errors import WantedError
 from wardround.analyst.learning.driver import TrainingRound
 from wardround.analyst.learning.request import StepSchedule, TrainingRequest
 from wardround.analyst.learning.trained_model import TrainingResult
@@ -36,6 +37,7 @@ class Trial:
     noiseless: bool = False
     trusted_total: bool = False
     search: bool = False
+    error: WantedError | None = None
 
 
 def run_trials(
@@ -48,7 +50,12 @@ def run_trials(
     for _ in range(repeat):
         with trial_federation(study, found, noiseless=trial.noiseless, trusted_total=trial.trusted_total) as federation:
             yield federation.client.ask(
-                trial.sql, epsilon=trial.epsilon, delta=trial.delta, search=trial.search, on_progress=on_progress
+                trial.sql,
+                error=trial.error,
+                epsilon=trial.epsilon,
+                delta=trial.delta,
+                search=trial.search,
+                on_progress=on_progress,
             )
 
 

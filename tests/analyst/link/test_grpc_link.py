@@ -46,6 +46,7 @@ from wardround.federation.question.answer import (
     Remaining,
     SiteState,
 )
+from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
 from wardround.federation.trust.enrolment import AnalystProfile, write_profile
 from wardround.federation.trust.public_limits import PublicSite
@@ -126,6 +127,22 @@ def add_without_sites(desk: Desk, service: grpc.Server) -> None:
         response_serializer=pb.DescribeReply.SerializeToString,
     )
     handlers = grpc.method_handlers_generic_handler("wardround.v1.AnalystService", {"Describe": describe})
+    service.add_generic_rpc_handlers((handlers,))
+
+
+def add_without_errors(desk: Desk, service: grpc.Server) -> None:
+    """As a coordinator serves that was made before questions could be asked by error."""
+    calls = {
+        name: grpc.unary_unary_rpc_method_handler(
+            getattr(desk, name), request_deserializer=asked.FromString, response_serializer=told.SerializeToString
+        )
+        for name, asked, told in (
+            ("Ask", pb.AskRequest, pb.AskReply),
+            ("Preview", pb.PreviewRequest, pb.PreviewReply),
+            ("Describe", pb.DescribeRequest, pb.DescribeReply),
+        )
+    }
+    handlers = grpc.method_handlers_generic_handler("wardround.v1.AnalystService", calls)
     service.add_generic_rpc_handlers((handlers,))
 
 
@@ -295,6 +312,20 @@ def test_hospitals_come_page_by_page_and_in_order(house: House) -> None:
     with pytest.raises(MalformedMessage, match="the hospitals are not in order"):
         link.hospitals()
     link.close()
+
+
+@pytest.mark.parametrize("call", ["ask", "preview"])
+def test_a_coordinator_that_does_not_know_errors_is_named_before_anything_is_charged(house: House, call: str) -> None:
+    house.close()
+    house.register = add_without_errors
+    house.open()
+    link = GrpcAnalystLink(house.profile(), persistence=impatient())
+    request = AskRequest(Query("encounters", (Aggregate(Statistic.COUNT),)))
+    assert link.ask(request)
+    with pytest.raises(ProtocolViolation, match="runs an earlier version"):
+        getattr(link, call)(dataclasses.replace(request, errors=(50.0,)))
+    link.close()
+    assert house.desk.asked == [request]
 
 
 def test_a_coordinator_of_an_earlier_version_is_named_in_one_sentence_and_nothing_is_asked(house: House) -> None:

@@ -324,6 +324,7 @@ def test_the_document_of_a_preview_says_what_it_would_cost() -> None:
             "standard_error": 0.1234,
             "note": "for 40000 declared patients",
             "share": 1.0,
+            "half_width": None,
         }
     ]
     assert document["privacy"]["charged"] == {"epsilon": 0.5, "delta": 1e-7}

@@ -171,7 +171,9 @@ def test_a_preview_of_a_mean_speaks_of_the_declared_patients(tmp_path: Path) -> 
     query = Query("encounters", (Aggregate(Statistic.MEAN, "sbp"),), None, (Grouping("diagnosis"),))
     expected = world.coordinator.preview(ANALYST, ask(2.0, query=query)).expected[0]
     assert expected.groups == 3
-    assert expected.note == "for 3000 declared patients, spread evenly over 3 groups"
+    assert expected.note == (
+        "for 3000 declared patients, spread evenly over 3 groups: a mean near a bound, where the error is largest"
+    )
     assert 0 < expected.standard_error < 60
 
 

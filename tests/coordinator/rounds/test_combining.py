@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 from coordinator.rounds.combining import combine, exact_sums, updates
-from coordinator.rounds.planning import expected_errors, plans_for
+from coordinator.rounds.expected import expected_errors
+from coordinator.rounds.planning import plans_for
 from tests.coordinator.hospitals import PATIENTS, ask, study
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.parts import AnswerLayout

@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from coordinator.rounds.planning import expected_errors, plans_for
+from coordinator.rounds.expected import expected_errors
+from coordinator.rounds.planning import plans_for
 from tests.coordinator.losses import charged
 from tests.federation.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, study
 from wardround.federation.forms.parts import AnswerLayout
@@ -91,7 +92,7 @@ def test_notes_say_for_whom_and_shares_say_how_the_charge_is_split() -> None:
     count, median, mean, tail = expected(experiment)
     assert count.note == ""
     assert median.note == "for 20000 declared patients: values spread evenly over their bounds"
-    assert mean.note == "for 20000 declared patients"
+    assert mean.note == "for 20000 declared patients: a mean near a bound, where the error is largest"
     # A tree of four levels has twice the sensitivity of a count; both quantiles are of one tree.
     assert (count.share, mean.share) == (0.25, 0.25)
     assert median.share == tail.share == 0.5

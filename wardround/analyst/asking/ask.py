@@ -28,11 +28,15 @@ _ROUNDING = 1 + 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What was said about a question beside it: ε and δ for all of its rounds together, or nothing, and its nonce."""
+    """What was said about a question beside it: ε and δ for all of its rounds together, or nothing, and its nonce.
+
+    With `errors`, one for each aggregate, ε is found for them and is at most `epsilon`; there is one round then.
+    """
 
     epsilon: float | None
     delta: float | None
     nonce: str
+    errors: tuple[float, ...] = ()
 
     def target(self, study: Study) -> PrivacyTarget:
         """What all rounds together ask for, in numbers."""
@@ -54,6 +58,8 @@ class Answered:
 
     answers: tuple[Answer, ...]
     last: Typed
+    # Whether the aggregates shared the charge by need, and not by the errors that they may have.
+    by_need: bool = True
 
 
 def run(course: MultiRoundQuestion, terms: Terms, waiting: Waiting, study: Study) -> Answered:
@@ -64,7 +70,7 @@ def run(course: MultiRoundQuestion, terms: Terms, waiting: Waiting, study: Study
     last = _first(course)
     asked: Typed | None = last
     while asked is not None:
-        last, request = asked, AskRequest(asked.query, each, terms.delta, terms.nonce)
+        last, request = asked, AskRequest(asked.query, each, terms.delta, terms.nonce, terms.errors)
         waiting.tell(course.titles, len(answers))
         if not fits:
             whole = _loss(terms.target(study))
@@ -73,7 +79,7 @@ def run(course: MultiRoundQuestion, terms: Terms, waiting: Waiting, study: Study
             fits = _begins(waiting.link, request, still)
         answers.append(waiting.answer(request))
         asked = course.question(answers)
-    return Answered(tuple(answers), last)
+    return Answered(tuple(answers), last, by_need=not terms.errors)
 
 
 def _first(course: MultiRoundQuestion) -> Typed:
@@ -116,7 +122,8 @@ def result_of(course: MultiRoundQuestion, answered: Answered, study: Study) -> R
     last, asked = answers[-1], course.asked(answers)
     if course.rounds == 1:
         table = study.table(asked.query.table)
-        return Result(last, asked, shares=_shares(answered.last, last, study), cap=study.cap.epsilon, table=table)
+        shares = _shares(answered.last, last, study) if answered.by_need else ()
+        return Result(last, asked, shares=shares, cap=study.cap.epsilon, table=table)
     charged = composed([answer.privacy.charged for answer in answers])
     whole = dataclasses.replace(
         last,
@@ -141,7 +148,7 @@ def previewed(course: MultiRoundQuestion, terms: Terms, link: AnalystLink, study
     """The first round as it would be asked, and how the charge is split over all of them."""
     query = _first(course).query
     each = terms.of_a_round(course, study)
-    preview: Preview = link.preview(AskRequest(query, each, terms.delta, terms.nonce))
+    preview: Preview = link.preview(AskRequest(query, each, terms.delta, terms.nonce, terms.errors))
     if course.rounds == 1:
         return PreviewResult(preview, query, cap=study.cap.epsilon)
     whole = _loss(terms.target(study))

@@ -20,6 +20,7 @@ from wardround.analyst.asking.ask import Terms, previewed, result_of, run
 from wardround.analyst.asking.binding import settled
 from wardround.analyst.asking.builder import Draft
 from wardround.analyst.asking.multi_round import MultiRoundQuestion, course_of
+from wardround.analyst.asking.wanted_errors import WantedError, errors_of
 from wardround.analyst.link.link import AnalystLink, RoundNotice, Waiting
 from wardround.analyst.showing.budget import BudgetResult
 from wardround.analyst.showing.description import Description
@@ -66,6 +67,7 @@ class Client:
         self,
         question: Question,
         *,
+        error: WantedError | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
         fresh: bool = False,
@@ -81,7 +83,9 @@ class Client:
         The same question again returns the stored answer and costs nothing, unless it is `fresh`; a fresh one that was
         interrupted goes on with its `nonce`. With `search` a single quantile is found in ten rounds. Where a question
         takes several rounds, `epsilon` is for all of them. `on_note` is told, before anything is asked, which hospitals
-        will refuse it or let a person decide; all of them are asked none the less.
+        will refuse it or let a person decide; all of them are asked none the less. With
+        `error`, a half-width at 95 %, ε is the least that gives it, and at most `epsilon`; of several aggregates each
+        needs its own, in order or by name.
 
         Raises:
             AwaitingApproval: a site's steward has yet to decide; ask again later.
@@ -91,21 +95,27 @@ class Client:
         """
         course = self._course(question, epsilon, delta, search=search)
         waiting = self._waiting(limit_seconds, on_progress, on_round, on_note)
-        terms = _terms(epsilon, delta, nonce=fresh_nonce() if fresh else nonce)
+        errors = errors_of(error, course)
+        terms = _terms(epsilon, delta, nonce=fresh_nonce() if fresh else nonce, errors=errors)
         return result_of(course, run(course, terms, waiting, self.study), self.study)
 
     def preview(
         self,
         question: Question,
         *,
+        error: WantedError | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
         nonce: str = "",
         search: bool = False,
     ) -> PreviewResult:
-        """What the question would cost and how good its answer would be; nothing is spent."""
+        """What the question would cost and how good its answer would be; nothing is spent.
+
+        With `error` also what half of it would cost, and twice.
+        """
         course = self._course(question, epsilon, delta, search=search)
-        return previewed(course, _terms(epsilon, delta, nonce=nonce), self._link, self.study)
+        terms = _terms(epsilon, delta, nonce=nonce, errors=errors_of(error, course))
+        return previewed(course, terms, self._link, self.study)
 
     def train(  # noqa: PLR0913 -- as above
         self,
@@ -217,8 +227,9 @@ class Client:
         return course
 
 
-def _terms(epsilon: float | None, delta: float | None, *, nonce: str) -> Terms:
-    return Terms(None if epsilon is None else float(epsilon), None if delta is None else float(delta), nonce.lower())
+def _terms(epsilon: float | None, delta: float | None, *, nonce: str, errors: tuple[float, ...]) -> Terms:
+    loss = None if epsilon is None else float(epsilon)
+    return Terms(loss, None if delta is None else float(delta), nonce.lower(), errors)
 
 
 def fresh_nonce() -> str:

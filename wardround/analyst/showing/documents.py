@@ -187,6 +187,7 @@ def _expected(expected: ExpectedError) -> dict[str, Json]:
         "standard_error": finite(expected.standard_error),
         "note": expected.note,
         "share": expected.share,
+        "half_width": None if expected.half_width is None else finite(expected.half_width),
     }
 
 

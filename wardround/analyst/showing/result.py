@@ -14,6 +14,7 @@ from wardround.analyst.pictures.picture_files import need_matplotlib
 from wardround.analyst.showing import frames
 from wardround.analyst.showing.documents import AnswerExtras, Json, answer_document, preview_document
 from wardround.analyst.showing.drawn_columns import drawn_columns
+from wardround.analyst.showing.error_costs import dearer_document, dearer_text, error_documents, error_lines
 from wardround.analyst.showing.foreseen import foreseen_lines
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much, unit_text
 from wardround.analyst.showing.long_table import long_table
@@ -104,7 +105,10 @@ class Result(Readable):
     def document(self) -> dict[str, Json]:
         """The JSON document of `wardround ask --json`."""
         lines = tuple((line.estimate, line.name) for line in self.shown.lines)
-        return answer_document(self.answer, AnswerExtras(lines, self.plan_ids, self.gap, self.shares))
+        document = answer_document(self.answer, AnswerExtras(lines, self.plan_ids, self.gap, self.shares))
+        if (dearer := self.answer.dearer) is not None:
+            document["dearer_noise"] = dearer_document(dearer, None if self.asked is None else self.asked.query)
+        return document
 
     @cached_property
     def tables(self) -> tuple[WideTable, ...]:
@@ -184,7 +188,14 @@ class Result(Readable):
         return [*self._about(), *self._explained(), *([] if self.answer.noiseless else [self._covered()])]
 
     def _about(self) -> list[str]:
-        return [*([self.note] if self.note else []), *self._left_out(), *self._unknown(), sites_line(self.answer)]
+        dearer, query = self.answer.dearer, None if self.asked is None else self.asked.query
+        return [
+            *([self.note] if self.note else []),
+            *self._left_out(),
+            *self._unknown(),
+            sites_line(self.answer),
+            *([] if dearer is None else [dearer_text(dearer, query)]),
+        ]
 
     def _explained(self) -> list[str]:
         answer, privacy = self.answer, self.answer.privacy
@@ -256,7 +267,12 @@ class PreviewResult(Readable):
 
     def document(self) -> dict[str, Json]:
         """The JSON document of `wardround ask --dry-run --json`."""
-        return preview_document(self.preview, self.rounds)
+        document = preview_document(self.preview, self.rounds)
+        if (dearer := self.preview.dearer) is not None:
+            document["dearer_noise"] = dearer_document(dearer, self.query)
+        if self.preview.by_error:
+            document["by_error"] = error_documents(self.preview.by_error)
+        return document
 
     def _table(self) -> TextTable:
         expected = self.preview.expected
@@ -290,7 +306,9 @@ class PreviewResult(Readable):
 
     def _paragraphs(self) -> list[str]:
         return [
+            *error_lines(self.preview.by_error, self.query),
             *self._split(),
+            *([] if self.preview.dearer is None else [dearer_text(self.preview.dearer, self.query)]),
             f"Sites to be asked: {listed(self.preview.sites) or 'none'}.",
             *foreseen_lines(self.preview),
             *self._refusal(),

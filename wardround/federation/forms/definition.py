@@ -22,6 +22,7 @@ from wardround.federation.study.study import ColumnType, Table
 from wardround.privacy.budget.facts import AnyFact
 
 EVEN = "values spread evenly over their bounds"
+AT_A_BOUND = "near a bound, where the error is largest"
 
 
 class Number(StrEnum):
@@ -125,6 +126,16 @@ def at_place(estimates: Sequence[Estimate], place: int) -> Estimate:
     return estimates[place]
 
 
+def half_of_interval(estimate: Estimate) -> float:
+    """Where the interval lies around the number."""
+    return (estimate.interval[1] - estimate.interval[0]) / 2
+
+
+def down_to_interval(estimate: Estimate) -> float:
+    """Where the number is at its upper bound, which cuts the interval off: as far as it goes below."""
+    return (estimate.value or 0.0) - estimate.interval[0]
+
+
 def the_first(estimates: Sequence[Estimate], place: int) -> Estimate:  # noqa: ARG001
     """Where the first of several numbers stands for all."""
     return estimates[0]
@@ -159,6 +170,7 @@ class Definition:
     typical: Callable[[Part, float], list[int]] | None = None
     assumed: str = ""
     of_each: str = ""
+    half_width: Callable[[Estimate], float] = half_of_interval
     stands_for: Callable[[Sequence[Estimate], int], Estimate] = at_place
 
     # As SQL, from the aggregate, its name and its operands; over a number; over one of which only the column is known.

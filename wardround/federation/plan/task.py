@@ -11,6 +11,7 @@ from wardround.federation.limits import (
     Above,
     Below,
     Finite,
+    Many,
     Needed,
     Nonce,
     PlanId,
@@ -21,7 +22,7 @@ from wardround.federation.limits import (
 from wardround.federation.models.training import Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan
-from wardround.federation.question.query import Query
+from wardround.federation.question.query import MAX_AGGREGATES, Query
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import Identity, PublicIdentity, Purpose
 
@@ -98,16 +99,22 @@ Submission = Released | Declined | Pending | Failed
 class AskRequest:
     """A question and how sharp its answer should be; `nonce` is set by the analyst for a fresh answer.
 
-    A step says how sharp it is by itself: ε and δ are None then.
+    `errors` are the largest half-widths at 95 % that the analyst takes, one for each aggregate; the coordinator finds
+    the least ε for them, and `epsilon` is then the most that it may be. A step says how sharp it is by itself: ε and δ
+    are None then, and there are no errors.
     """
 
     query: Annotated[Query | Step, Needed("a question asks nothing.")]
     epsilon: Annotated[float, Finite("ε", lower=0.0), Above("ε", 0.0)] | None = None
     delta: Annotated[float, Finite("δ", lower=0.0), Below("δ", 1.0)] | None = None
     nonce: Nonce = ""
+    errors: Annotated[
+        tuple[Annotated[float, Finite("an error", lower=0.0), Above("an error", 0.0)], ...],
+        Many("a question has too many errors.", MAX_AGGREGATES),
+    ] = ()
 
     def fault(self) -> str | None:
         """A step is as sharp as its training says, and a text that would forge a line is never asked about."""
-        if isinstance(self.query, Step) and (self.epsilon, self.delta) != (None, None):
+        if isinstance(self.query, Step) and (self.epsilon, self.delta, self.errors) != (None, None, ()):
             return "a step has the noise of its training."
         return None if (fault := fault_in(self.query)) is None else f"a text in a question {fault}."

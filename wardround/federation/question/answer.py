@@ -55,6 +55,7 @@ StatisticName = Annotated[str, Member("a statistic", of=(Statistic,))]
 MechanismName = Annotated[str, Member("a mechanism", of=(Mechanism, Choosing), but=(Choosing.EXPONENTIAL,))]
 StandardError = Annotated[float, Finite("a standard error", lower=0.0)]
 
+HalfWidth = Annotated[float, Finite("half of an interval", lower=0.0)]
 AWAITED = "AwaitingApproval"
 """The code of what is foreseen where a person decides; also that of the error while one has yet to."""
 
@@ -178,6 +179,28 @@ class PrivacyStatement:
     composition: Annotated[str, Text("a composition", longest=MAX_COMPOSITION, plain=True)]
 
 
+class WhyDearer(StrEnum):
+    """Why a plan has another kind of noise than its question would like."""
+
+    USED_UP = "used_up"
+    DOES_NOT_FIT = "does_not_fit"
+
+
+@dataclass(frozen=True, slots=True)
+class DearerNoise:
+    """That another `mechanism` would have been better, why it is not used, and what that costs.
+
+    The two numbers are half-widths at 95 % of the aggregate at `place`, at the same ε. Where the question was asked by
+    error they are the ε of each at the same error, and there is no place.
+    """
+
+    mechanism: MechanismName
+    why: Annotated[WhyDearer, Member("the reason for dearer noise")]
+    instead: Annotated[float, Finite("what other noise gives", lower=0.0)]
+    actual: Annotated[float, Finite("what the noise gives", lower=0.0)]
+    place: Annotated[int, Whole("the place of an aggregate", upper=MAX_AGGREGATES - 1)] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Estimates from the sites that answered, and who did not; `updates` are the answer to a step.
@@ -200,6 +223,7 @@ class Answer:
     privacy: Annotated[PrivacyStatement, Needed("an answer does not say what it cost.")]
     updates: tuple[Update, ...] = ()
     left_out: Annotated[tuple[str, ...], Names("the sites that are left out")] = ()
+    dearer: DearerNoise | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +231,8 @@ class ExpectedError:
     """What a dry run promises for one part: the standard error of each of its numbers.
 
     For a mean the error depends on how many patients there are, so it is given for the declared number. `share`
-    is the part's share of the charge.
+    is the part's share of the charge, `half_width` half of the interval at 95 %; None where there will hardly be one,
+    for votes, and from a coordinator of before.
     """
 
     statistic: StatisticName
@@ -216,6 +241,7 @@ class ExpectedError:
     standard_error: StandardError
     note: Annotated[str, Text("a note", longest=MAX_NOTE, shortest=0, plain=True)]
     share: Annotated[float, Finite("a share", lower=0.0, upper=1.0)] = 1.0
+    half_width: HalfWidth | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +269,26 @@ class Foreseen:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorCost:
+    """What a question would cost if it were asked for these errors, one for each aggregate.
+
+    Without a loss no budget of the study reaches them, or none within the ε that the question allows; `share` is that
+    of what is left for this kind of noise, above 1 where it is not enough and None where nothing is left.
+    """
+
+    errors: Annotated[tuple[HalfWidth, ...], Many("a line of errors has too few or too many.", MAX_AGGREGATES, least=1)]
+    loss: Loss | None = None
+    mechanism: MechanismName | None = None
+    share: Annotated[float, Finite("a share", lower=0.0)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """A dry run: what would be charged and how good the answer would be. Nothing was spent.
 
     `excess` is there when the budget would refuse the question as things stand, `block` for a step: what all rounds of
     its training have in common. `foreseen` are the sites that would refuse it, or let a person decide.
+    `by_error` is there for a question that was asked by error: half of it, the same, and twice.
     """
 
     plan_id: PlanId
@@ -263,6 +304,8 @@ class Preview:
         Many(f"the sites that would refuse has more than {MAX_SITES} names.", MAX_SITES),
         Distinct("the sites that would refuse", attrgetter("site")),
     ] = ()
+    dearer: DearerNoise | None = None
+    by_error: Annotated[tuple[ErrorCost, ...], Many("a preview has too many lines of errors.", MAX_FIGURES)] = ()
 
 
 @dataclass(frozen=True, slots=True)

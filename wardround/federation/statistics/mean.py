@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from wardround.federation.forms.definition import Definition, Function, need_numbers
+from wardround.federation.forms.definition import AT_A_BOUND, Definition, Function, down_to_interval, need_numbers
 from wardround.federation.forms.grids import level_quantiser
 from wardround.federation.forms.parts import Frame, Part, Records, Sums, Tally
 from wardround.federation.forms.totals import Estimated, Total, TotalNoise, Unknown, estimate
@@ -89,4 +89,6 @@ MEAN = Definition(
     coordinates=coordinates,
     estimates=estimates,
     typical=typical,
+    assumed=f"a mean {AT_A_BOUND}",
+    half_width=down_to_interval,
 )

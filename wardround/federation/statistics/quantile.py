@@ -12,13 +12,14 @@ import itertools
 import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wardround.federation.errors import InvariantBroken, QueryMistaken
 from wardround.federation.forms.definition import EVEN, Definition, Function, Number, need_ordered
-from wardround.federation.forms.grids import Coding, Tree, tree_coding
+from wardround.federation.forms.grids import Coding, Quantiser, Tree, tree_coding
 from wardround.federation.forms.parts import AnswerLayout, Frame, Part, Tally
 from wardround.federation.forms.totals import Estimated, Floats, Total, Unknown, estimate, number_text
 from wardround.federation.question.answer import Estimate, NoEstimate
@@ -167,15 +168,13 @@ class Scale:
         """The leaves of a part; a single row on a step is on an edge, a mean of several may lie between."""
         coding, _ = coded(part)
         quantiser = part.quantisers[0]
-        ends = [min(place * coding.width, quantiser.high) for place in range(coding.codes + 1)]
         column = form.table.column(part.columns[0])
         one_row = form.unit is Unit.EVENT or form.table.max_rows_per_unit == 1
         on_step = column.step is not None and coding.width == column.step * quantiser.per_unit
         # Narrower bounds may begin between two steps.
         begins = 0 if column.step is None or column.lower is None else (quantiser.origin - column.lower) / column.step
         on_edge = one_row and on_step and begins == int(begins)
-        edges = np.array([float(quantiser.value(end)) for end in ends])
-        return cls(edges, on_edge, on_edge and column.type is ColumnType.INTEGER)
+        return cls(_edges(quantiser, coding), on_edge, on_edge and column.type is ColumnType.INTEGER)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -213,6 +212,15 @@ class Scale:
         before, after = (float(rising[place - 1]) if place else start), float(rising[place])
         inside = -before / (after - before) if before < 0.0 < after else 1.0 if before < 0.0 else 0.0
         return float(self.edges[place] + inside * (self.edges[place + 1] - self.edges[place]))
+
+
+@lru_cache(maxsize=64)
+def _edges(quantiser: Quantiser, coding: Coding) -> Floats:
+    """Where the leaves begin, and where the last one ends; kept, because a search for ε asks again and again."""
+    ends = [min(place * coding.width, quantiser.high) for place in range(coding.codes + 1)]
+    edges = np.array([float(quantiser.value(end)) for end in ends])
+    edges.setflags(write=False)
+    return edges
 
 
 def _first(holds: NDArray[np.bool_]) -> int:

@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from wardround.federation.errors import QueryMistaken
-from wardround.federation.forms.definition import Definition, Function, MeasuredIn, Number, as_counted, need_ordered
+from wardround.federation.forms.definition import (
+    AT_A_BOUND,
+    Definition,
+    Function,
+    MeasuredIn,
+    Number,
+    as_counted,
+    down_to_interval,
+    need_ordered,
+)
 from wardround.federation.forms.grids import below_coding
 from wardround.federation.forms.parts import Frame, Part, exact_number, narrowed
 from wardround.federation.forms.totals import Total, estimate, number_text
@@ -58,6 +67,8 @@ SHARE_BELOW = Definition(
     estimates=estimates,
     number=Number.LEVEL,
     typical=typical,
+    assumed=f"a share {AT_A_BOUND}",
+    half_width=down_to_interval,
     text=lambda aggregate, name, operands: f"{name}({operands}, {aggregate.level!r})",
     measure=MeasuredIn.NOTHING,
     axis="share of patients",

@@ -25,6 +25,7 @@ from wardround.federation.forms.definition import (
     TermKind,
     TermLayout,
     as_counted,
+    half_of_interval,
     need_number,
 )
 from wardround.federation.forms.grids import Quantiser, time_coding
@@ -192,6 +193,15 @@ def nearest_to_half(estimates: Sequence[Estimate], place: int) -> Estimate:  # n
     return min(curve, key=lambda estimate: math.inf if estimate.value is None else abs(estimate.value - _HALF))
 
 
+def half_width(estimate: Estimate) -> float:
+    """Half of the interval; none where it reaches from or to the end of what is possible, and so says hardly anything.
+
+    Beyond, more noise would not make it wider.
+    """
+    low, high = estimate.interval
+    return half_of_interval(estimate) if low > 0.0 and high < 1.0 else math.inf
+
+
 SURVIVAL = Definition(
     statistic=Statistic.SURVIVAL,
     functions=(Function("KAPLAN_MEIER", "KAPLAN_MEIER({time}, {event}) or KAPLAN_MEIER({time}, {event}, 24)"),),
@@ -204,6 +214,7 @@ SURVIVAL = Definition(
     typical=typical,
     assumed="the time at which half are left, nobody censored, sampling included",
     stands_for=nearest_to_half,
+    half_width=half_width,
     one_number=False,
     terms=TermLayout(kind=TermKind.NUMBER, summary=(_MEDIAN,)),
     drawing=Drawing.STEPS,
