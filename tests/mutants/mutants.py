@@ -62,14 +62,14 @@ MUTANTS: Mapping[str, Mutant] = {
         "tests/federation/test_shape_and_plan.py",
     ),
     "a plan may cost anything": _mutant(
-        "    if not is_within(charge.cost, epsilon=policy.max_epsilon_per_plan, delta=policy.cap.delta):\n",
+        "    if not affordable(charge.cost, limits):\n",
         "    if False:\n",
         LIMITS,
         HOSTILE,
     ),
     "any statistic is allowed": _mutant(
-        "[each.statistic.value for each in query.aggregates if each.statistic not in policy.statistics]",
-        "[each.statistic.value for each in query.aggregates if False]",
+        "for word in dict.fromkeys(needed) if word not in limits.statistics)",
+        "for word in dict.fromkeys(needed) if False)",
         HOSTILE,
         LIMITS,
     ),

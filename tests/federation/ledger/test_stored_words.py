@@ -17,7 +17,7 @@ from site_agent.answering.admission import Approval
 from tests.coordinator.hospitals import World, ask, oracle
 from tests.coordinator.rounds.test_trainings import step
 from tests.site_agent.lone_site import COUNT, LoneSite
-from wardround.federation.canonical import decode
+from wardround.federation.canonical import decode, encode
 from wardround.federation.errors import LedgerCorrupt, MalformedMessage, QueryMistaken
 from wardround.federation.forms.release import decode_release
 from wardround.federation.ledger import site_tables
@@ -25,6 +25,7 @@ from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import Pending, Released, SignedTask
 from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.trust.public_limits import PublicLimits
 from wardround.privacy.noise.distribution import Mechanism
 
 Check = Callable[[str, bytes], bool]
@@ -45,6 +46,7 @@ COORDINATOR: Mapping[str, Check] = {
     "submissions.payload": is_release,
     "entries.signature": is_signature,
     "sites.study_signature": is_signature,
+    "public_limits.limits": lambda _, content: encode(decode(PublicLimits, content)) == content,
 }
 SITE: Mapping[str, Check] = {
     "requests.task": lambda plan_id, content: decode(SignedTask, content).task.plan.plan_id == plan_id,
@@ -85,6 +87,8 @@ def test_a_coordinator_stores_no_message(tmp_path: Path) -> None:
     world = oracle(tmp_path, moods={"two": "refuse"})
     for request in (ask(), step(0), ask(0.25, nonce="ab")):
         world.ask(request)
+    for name in ("one", "two", "three"):
+        world.coordinator.note_limits(name, PublicLimits(("count",), 1.0, 1e-6, by_person=False))
     world.close()
     for column, check in COORDINATOR.items():
         found = stored(tmp_path, column)
