@@ -7,8 +7,8 @@ import time
 import pytest
 
 from wardround.analyst.learning.driver import TrainingRound
-from wardround.cli.progress import round_lines
-from wardround.cli.progress.round_lines import TrainingLines
+from wardround.cli.terminal import round_lines
+from wardround.cli.terminal.round_lines import TrainingLines
 from wardround.federation.question.answer import Progress, Remaining, SiteState
 
 ROUND = TrainingRound(1, 9, "gradients", Remaining(2.0, 0.5))

@@ -27,9 +27,9 @@ from tests.simulation.hospitals_on_disk import random_rows, study_text, write_si
 from wardround.analyst.learning.driver import TrainingRound
 from wardround.analyst.link.link import RoundNotice
 from wardround.cli.main import main
-from wardround.cli.progress import bar
-from wardround.cli.progress.round_lines import RoundLines, TrainingLines
-from wardround.cli.progress.step_lines import EVERY_SECONDS, Steps
+from wardround.cli.terminal import bar
+from wardround.cli.terminal.round_lines import RoundLines, TrainingLines
+from wardround.cli.terminal.step_lines import EVERY_SECONDS, Steps
 from wardround.federation.plain_text import is_plain
 from wardround.federation.question.answer import Progress, Remaining, SiteState
 

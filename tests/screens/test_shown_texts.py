@@ -21,8 +21,8 @@ from wardround.analyst.learning.model_store import CARD, StoredModel, keep
 from wardround.analyst.learning.predictor import Predictor
 from wardround.analyst.pictures.picture_files import write_picture
 from wardround.analyst.showing.result import PreviewResult, Result
-from wardround.analyst.showing.text_tables import TextTable, as_html, as_text
-from wardround.cli import console
+from wardround.analyst.tables.text_tables import TextTable, as_html, as_text
+from wardround.cli.terminal import console
 from wardround.federation.models.training import Input, ModelKind
 from wardround.federation.plain_text import escaped, is_plain
 from wardround.federation.question.answer import (

@@ -10,8 +10,8 @@ import pytest
 
 from protos.words import ESTIMATE
 from tests.recorded import questions
-from wardround.analyst.showing.presentation import owners, places_of
 from wardround.analyst.sql.read import read
+from wardround.analyst.tables.presentation import owners, places_of
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.plan.typed import typed
 from wardround.federation.question.answer import Answer, Estimate

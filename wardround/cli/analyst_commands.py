@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.console import Interrupted, columns, note, print_document, show
+from wardround.cli.terminal.console import Interrupted, columns, note, print_document, show
 from wardround.federation.errors import Mistaken, QueryMistaken
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def ask(
     """Ask the federation a question; a question asked again costs nothing."""
     from wardround.analyst.asking.client import connect
     from wardround.analyst.asking.wanted_errors import read_errors
-    from wardround.cli.progress.round_lines import RoundLines
-    from wardround.cli.progress.step_lines import Steps
+    from wardround.cli.terminal.round_lines import RoundLines
+    from wardround.cli.terminal.step_lines import Steps
 
     check_privacy(privacy)
     wanted = read_errors(error or [])
@@ -91,18 +92,16 @@ def ask(
         raise QueryMistaken("a dry run has no answer to draw; leave out --plot or --dry-run.")
     check_plot(plot)
     with connect(profile) as federation:
+        look = partial(federation.preview, sql, error=wanted, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
         if dry_run:
             with Steps(COORDINATOR, quiet=quiet):
-                preview = federation.preview(
-                    sql, error=wanted, epsilon=epsilon, delta=delta, nonce=nonce, search=search
-                )
+                preview = look()
             shown = f"{preview}\n{preview.explain()}" if explain else str(preview)
             print_document(preview.document()) if as_json else show(shown)
             return
         if fresh:
             # Asked first without a charge, so that nobody is told how to go on with what the other side refuses.
-            foreseen = federation.preview(sql, error=wanted, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
-            tell_nonce(foreseen.preview, nonce)
+            tell_nonce(look().preview, nonce)
         with going_on(nonce, fresh=fresh), contextlib.closing(RoundLines(quiet=quiet)) as progress:
             result = federation.ask(
                 sql,
@@ -116,10 +115,8 @@ def ask(
                 on_note=progress.note,
             )
     draw(result, plot)
-    if as_json:
-        print_document(result.document())
-    else:
-        show(result.text(long=long, intervals=intervals, explain=explain, width=columns(sys.stdout)))
+    shown = result.text(long=long, intervals=intervals, explain=explain, width=columns(sys.stdout))
+    print_document(result.document()) if as_json else show(shown)
 
 
 def budget(
@@ -130,7 +127,7 @@ def budget(
 ) -> None:
     """Show what the study has spent by every accountant, what remains, and what it means for one patient."""
     from wardround.analyst.asking.client import connect
-    from wardround.cli.progress.step_lines import Steps
+    from wardround.cli.terminal.step_lines import Steps
 
     check_plot(plot)
     with connect(profile) as federation, Steps(COORDINATOR, quiet=quiet):
@@ -142,7 +139,7 @@ def budget(
 def describe(profile: Profile, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Show what can be asked: tables and columns, hospitals with their limits, and what is left of the budget."""
     from wardround.analyst.asking.client import connect
-    from wardround.cli.progress.step_lines import Steps
+    from wardround.cli.terminal.step_lines import Steps
 
     with connect(profile) as federation, Steps(COORDINATOR, quiet=quiet):
         description = federation.describe()

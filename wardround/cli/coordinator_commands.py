@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from wardround.cli.console import note, say, start_log
 from wardround.cli.door.command_groups import CommandGroup
+from wardround.cli.terminal.console import note, say, start_log
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.strict_toml import read_text
 

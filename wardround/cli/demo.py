@@ -18,9 +18,9 @@ from wardround.analyst.pictures.picture_files import need_matplotlib, write_pict
 from wardround.analyst.showing.budget import BudgetResult
 from wardround.analyst.showing.documents import error_document
 from wardround.analyst.showing.result import Result
-from wardround.analyst.showing.text_tables import with_error
-from wardround.cli.console import Document
+from wardround.analyst.tables.text_tables import with_error
 from wardround.cli.demo_scene import DemoScene, Tell, stopped_by_signals
+from wardround.cli.terminal.console import Document
 from wardround.federation.errors import BudgetExceeded, ConfigurationMistaken, Refused
 from wardround.federation.models.training import ModelKind
 from wardround.federation.question.answer import Estimate

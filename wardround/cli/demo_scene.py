@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from wardround.cli.console import Document
+from wardround.cli.terminal.console import Document
 from wardround.federation.errors import PeerUnreachable, Refused
 from wardround.federation.strict_toml import split_address
 from wardround.simulation.synthetic import PATIENTS, STUDY, hospital_sizes, write_hospital

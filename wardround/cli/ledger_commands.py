@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wardround.cli.console import note, print_document, say
 from wardround.cli.door.command_groups import CommandGroup
+from wardround.cli.terminal.console import note, print_document, say
 
 if TYPE_CHECKING:
     from wardround.federation.ledger.verify.verify import Verification
@@ -25,7 +25,7 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Check every entry: the chain, the signatures, a charge before each release, and sums within the cap."""
-    from wardround.cli.progress.step_lines import Steps
+    from wardround.cli.terminal.step_lines import Steps
     from wardround.federation.ledger.sqlite_file import RESTORE
     from wardround.federation.ledger.verify.verify import verify as check
 

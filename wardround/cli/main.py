@@ -11,9 +11,9 @@ from typing import Annotated, NoReturn
 import click
 import typer
 
-from wardround.cli.console import Interrupted, fail, note
 from wardround.cli.door.command_groups import Door
 from wardround.cli.door.tools import version
+from wardround.cli.terminal.console import Interrupted, fail, note
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken
 
 # gRPC writes its own lines about failed handshakes to standard error; ours say the same in one sentence.

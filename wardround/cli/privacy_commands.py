@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from wardround.cli.analyst_commands import AsJson, Quiet
-from wardround.cli.console import print_document, say, show
+from wardround.cli.terminal.console import print_document, say, show
 from wardround.federation.errors import Mistaken
 from wardround.federation.strict_toml import nearest
 from wardround.privacy.accounting import events as words
@@ -227,7 +227,7 @@ def audit(
     broken on purpose must be flagged in the same run. Exit code 4 when a claim does not hold, or was not tested
     hard enough, or a broken control was missed.
     """
-    from wardround.cli.progress.step_lines import Steps
+    from wardround.cli.terminal.step_lines import Steps
     from wardround.simulation.audit.run import DEFAULT_DRAWS, run_audit
 
     with Steps("auditing", quiet=quiet) as steps:

@@ -25,7 +25,7 @@ from wardround.cli.analyst_commands import (
     check_plot,
     draw,
 )
-from wardround.cli.console import Document, columns, note, print_document, say, show
+from wardround.cli.terminal.console import Document, columns, note, print_document, say, show
 from wardround.federation.errors import Mistaken
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import read_study
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wardround.analyst.learning.driver import TrainingRound
     from wardround.analyst.learning.trained_model import TrainingResult
     from wardround.analyst.showing.result import Result
-    from wardround.cli.progress.step_lines import Steps
+    from wardround.cli.terminal.step_lines import Steps
 
 MOST_REPEATS = 100_000
 FEWEST_SITES = 2
@@ -75,29 +75,17 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Try a study on your own tables: the same roles, in one process, without sockets."""
-    from wardround.cli.progress.step_lines import Steps
+    from wardround.cli.terminal.step_lines import Steps
 
     if privacy not in ("site", "sum"):
         raise Mistaken(f"--privacy is {privacy!r}; it must be 'site' or 'sum'.")
-    runs = 1 if repeat is None else repeat
-    if not 1 <= runs <= MOST_REPEATS:
-        raise Mistaken(f"--repeat is {runs}; it must be from 1 to {MOST_REPEATS}.")
     if (sql is None) == (train is None):
         raise Mistaken('simulate takes either a question, "SELECT …", or --train request.toml.')
-    if out is not None and (train is None or runs > 1):
-        raise Mistaken("--out keeps the one model of --train; leave it out, or leave out --repeat.")
-    if train is not None and (search or error):
-        raise Mistaken(
-            "--search finds a quantile; leave it out with --train."
-            if search
-            else "--error is for a question; leave it out with --train."
-        )
-    if plot is not None and runs > 1:
-        raise Mistaken("--plot draws one answer; leave it out, or leave out --repeat.")
+    runs = _runs(repeat, out=out is not None, trained=train is not None, plot=plot is not None)
+    if train is not None:
+        _no_question(search=search, error=bool(error), form=long or intervals)
     check_plot(plot)
     form = _Form(long=long, intervals=intervals, explain=explain)
-    if train is not None and (long or intervals):
-        raise Mistaken("--long and --intervals are for the answer to a question; leave them out with --train.")
     trial = _Trial(error or [], epsilon, delta, noiseless=noiseless, trusted_total=privacy == "sum", repeat=runs)
     agreed = read_study(study)
     documents: list[Document] = []
@@ -118,6 +106,28 @@ def simulate(
                 steps.count(f"{number} of {runs} done", done=number, total=runs)
     if as_json:
         print_document(documents[0] if repeat is None else {"runs": documents})
+
+
+def _runs(repeat: int | None, *, out: bool, trained: bool, plot: bool) -> int:
+    """How often it is asked; what keeps or draws one answer wants one."""
+    runs = 1 if repeat is None else repeat
+    if not 1 <= runs <= MOST_REPEATS:
+        raise Mistaken(f"--repeat is {runs}; it must be from 1 to {MOST_REPEATS}.")
+    if out and (not trained or runs > 1):
+        raise Mistaken("--out keeps the one model of --train; leave it out, or leave out --repeat.")
+    if plot and runs > 1:
+        raise Mistaken("--plot draws one answer; leave it out, or leave out --repeat.")
+    return runs
+
+
+def _no_question(*, search: bool, error: bool, form: bool) -> None:
+    """Refuse beside --train what only a question has."""
+    if search:
+        raise Mistaken("--search finds a quantile; leave it out with --train.")
+    if error:
+        raise Mistaken("--error is for a question; leave it out with --train.")
+    if form:
+        raise Mistaken("--long and --intervals are for the answer to a question; leave them out with --train.")
 
 
 @dataclass(frozen=True, slots=True)

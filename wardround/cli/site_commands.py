@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from wardround.cli.console import note, print_document, say, say_in_one_row, show, start_log
 from wardround.cli.door.command_groups import CommandGroup
+from wardround.cli.terminal.console import note, print_document, say, say_in_one_row, show, start_log
 from wardround.federation.errors import Mistaken, Refused
 
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
@@ -52,7 +52,7 @@ def serve(folder: Folder) -> None:
 def check(folder: Folder, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Check configuration, permissions, ledger, connection and tables, and say what to do about each fault."""
     from site_agent.serving.check import check_site
-    from wardround.cli.progress.step_lines import Steps
+    from wardround.cli.terminal.step_lines import Steps
 
     with Steps("looking at everything", quiet=quiet) as steps:
         findings = check_site(folder, report=lambda text: steps.name(f"wardround: {text}"))
@@ -78,7 +78,7 @@ def account(folder: Folder) -> None:
 def prepare(folder: Folder, quiet: Quiet = False) -> None:
     """Copy the study's columns into DIR/prepared, sorted by patient, so that questions are answered faster."""
     from site_agent.serving.open_dataset import prepare_site
-    from wardround.cli.progress.step_lines import Steps
+    from wardround.cli.terminal.step_lines import Steps
 
     with Steps("preparing", quiet=quiet) as steps:
         tables = prepare_site(folder, report=lambda text: steps.name(f"wardround: {text}"), on_rows=steps.thousands)

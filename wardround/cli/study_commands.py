@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wardround.cli.analyst_commands import AsJson
-from wardround.cli.console import Document, print_document, say
 from wardround.cli.door.command_groups import CommandGroup
+from wardround.cli.terminal.console import Document, print_document, say
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import read_study
 

@@ -21,7 +21,7 @@ from wardround.cli.analyst_commands import (
     going_on,
     tell_nonce,
 )
-from wardround.cli.console import print_document, show
+from wardround.cli.terminal.console import print_document, show
 from wardround.federation.errors import Mistaken
 
 FOLDER = Path("models")
@@ -54,8 +54,8 @@ def train(
     """Train a model across the hospitals; a training that was interrupted goes on where it stood."""
     from wardround.analyst.asking.client import connect
     from wardround.analyst.learning.request import read_request
-    from wardround.cli.progress.round_lines import TrainingLines
-    from wardround.cli.progress.step_lines import Steps
+    from wardround.cli.terminal.round_lines import TrainingLines
+    from wardround.cli.terminal.step_lines import Steps
 
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="training")
     if dry_run and plot is not None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.calling import call
 from wardround.analyst.link.link import RoundNotice
-from wardround.cli.progress.round_lines import RoundLines
+from wardround.cli.terminal.round_lines import RoundLines
 from wardround.federation.question.answer import Progress, SiteState
 
 pytestmark = pytest.mark.usefixtures("same_noise")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from wardround.analyst.showing.wide_tables import WideTable
 from wardround.analyst.sql.read import parse
+from wardround.analyst.tables.wide_tables import WideTable
 from wardround.federation.errors import BudgetExceeded
 from wardround.federation.question.query import Statistic
 from wardround.federation.study.study_file import parse_study

@@ -20,7 +20,7 @@ from wardround.analyst.pictures.figure import Picture
 from wardround.analyst.pictures.models import ModelWords, model_picture
 from wardround.analyst.pictures.picture_files import write_picture
 from wardround.analyst.pictures.picture_words import ColumnWords
-from wardround.analyst.showing.presentation import ShownLine, shown
+from wardround.analyst.tables.presentation import ShownLine, shown
 from wardround.federation.models.training import ModelKind
 from wardround.federation.question.answer import (
     Answer,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from wardround.analyst.showing.presentation import BoundQuestion
 from wardround.analyst.showing.result import PreviewResult, Result
+from wardround.analyst.tables.presentation import BoundQuestion
 from wardround.federation.question.answer import (
     Answer,
     DearerNoise,

@@ -13,8 +13,8 @@ from coordinator.rounds.stored_answers import StoredAnswer, decode_answer, encod
 from protos._generated import answer_pb2 as pb
 from protos.words import ANSWER, ESTIMATE
 from tests.analyst.stored import estimate, stored
-from wardround.analyst.showing.presentation import BoundQuestion, Compared, Ordering, Presentation
 from wardround.analyst.showing.result import Result
+from wardround.analyst.tables.presentation import BoundQuestion, Compared, Ordering, Presentation
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.question.answer import Estimate, Loss, NoEstimate
 from wardround.federation.question.cohort import Operator

@@ -11,7 +11,7 @@ import pytest
 
 from wardround.analyst.showing.documents import error_document
 from wardround.analyst.showing.result import PreviewResult, Result
-from wardround.analyst.showing.text_tables import MAX_LINES, decimals_for, interval_text, with_error
+from wardround.analyst.tables.text_tables import MAX_LINES, decimals_for, interval_text, with_error
 from wardround.federation.errors import BudgetExceeded, QueryMistaken
 from wardround.federation.question.answer import (
     Answer,

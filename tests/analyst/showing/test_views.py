@@ -10,9 +10,9 @@ import pytest
 
 from tests.analyst.stored import ANSWER, estimate, stored
 from wardround.analyst.asking.builder import query
-from wardround.analyst.showing.presentation import BoundQuestion, owners, places_of, statistic_label
 from wardround.analyst.showing.result import Result
 from wardround.analyst.sql.read import read
+from wardround.analyst.tables.presentation import BoundQuestion, owners, places_of, statistic_label
 from wardround.federation.plan.sql_text import aggregate_text, label_text
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.query import Aggregate, Clip, Query, Statistic

@@ -14,10 +14,10 @@ from tests.analyst.sql.offers import offers, typed
 from wardround.analyst.asking.binding import settled
 from wardround.analyst.asking.builder import Draft, query
 from wardround.analyst.asking.multi_round import course_of
-from wardround.analyst.showing.presentation import BoundQuestion
 from wardround.analyst.sql.offered_words import condition_words, name_words, offered, question_words, quoted
 from wardround.analyst.sql.read import read
 from wardround.analyst.sql.terms import FORMS, INSTEAD
+from wardround.analyst.tables.presentation import BoundQuestion
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study

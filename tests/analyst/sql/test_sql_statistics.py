@@ -7,8 +7,8 @@ import math
 import pytest
 
 from wardround.analyst.asking.builder import Draft, bins, month, query
-from wardround.analyst.showing.presentation import Compared, Every, Ordering, Presentation, Some
 from wardround.analyst.sql.read import parse, read
+from wardround.analyst.tables.presentation import Compared, Every, Ordering, Presentation, Some
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.plan.sql_text import query_text
 from wardround.federation.question.cohort import Operator

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from wardround.analyst.showing.presentation import BoundQuestion
+from wardround.analyst.tables.presentation import BoundQuestion
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.plan.decided import require_undecided
 from wardround.federation.question.cohort import MAX_VALUES, And, Comparison, Expression, Operator, Or, Within

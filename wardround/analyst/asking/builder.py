@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wardround.analyst.showing.presentation import Condition, Every, Ordering, Presentation
+from wardround.analyst.tables.presentation import Condition, Every, Ordering, Presentation
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.question.cohort import And, Expression
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic

@@ -25,8 +25,8 @@ from wardround.analyst.link.link import AnalystLink, RoundNotice, Waiting
 from wardround.analyst.showing.budget import BudgetResult
 from wardround.analyst.showing.description import Description
 from wardround.analyst.showing.foreseen import foreseen_lines
-from wardround.analyst.showing.presentation import BoundQuestion
 from wardround.analyst.showing.result import PreviewResult, Result
+from wardround.analyst.tables.presentation import BoundQuestion
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.plain_text import fault_in
 from wardround.federation.question.answer import Progress

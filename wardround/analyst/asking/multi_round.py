@@ -13,7 +13,7 @@ from typing import Protocol
 
 from wardround.analyst.asking import quantile_search as search
 from wardround.analyst.asking.binding import open_columns, with_keys
-from wardround.analyst.showing.presentation import BoundQuestion, Presentation
+from wardround.analyst.tables.presentation import BoundQuestion, Presentation
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.parts import narrowed
 from wardround.federation.plan.sql_text import aggregate_text

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from wardround.analyst.asking.multi_round import MultiRoundQuestion
-from wardround.analyst.showing.presentation import BoundQuestion
+from wardround.analyst.tables.presentation import BoundQuestion
 from wardround.federation.errors import Mistaken, QueryMistaken
 from wardround.federation.plan.sql_text import aggregate_text, label_text
 

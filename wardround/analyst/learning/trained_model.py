@@ -27,7 +27,7 @@ from wardround.analyst.showing.foreseen import foreseen_lines
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much
 from wardround.analyst.showing.privacy_line import NO_NOISE, model_line
 from wardround.analyst.showing.result import protection_text
-from wardround.analyst.showing.text_tables import (
+from wardround.analyst.tables.text_tables import (
     Readable,
     TextTable,
     as_html,

@@ -22,7 +22,7 @@ from wardround.analyst.showing.interpretation import (
     unit_text,
     weight_text,
 )
-from wardround.analyst.showing.text_tables import TextTable, as_html, as_text, listed
+from wardround.analyst.tables.text_tables import TextTable, as_html, as_text, listed
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.answer import BudgetReport
 from wardround.federation.study.study import Study

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from wardround.analyst.showing.documents import Json, finite
 from wardround.analyst.showing.interpretation import adjacency, next_text, plural, unit_text
-from wardround.analyst.showing.text_tables import TextTable, as_html, as_text, cell_text
+from wardround.analyst.tables.text_tables import TextTable, as_html, as_text, cell_text
 from wardround.federation.plain_text import escaped
 from wardround.federation.plan.sql_text import column_text
 from wardround.federation.question.answer import BudgetReport

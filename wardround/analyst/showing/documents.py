@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wardround.analyst.showing.interpretation import PRIORS, adjacency, date_text, patient_level
-from wardround.analyst.showing.presentation import Gap
+from wardround.analyst.tables.presentation import Gap
 from wardround.federation.errors import BudgetExceeded, FederationError
 from wardround.federation.question.answer import (
     Answer,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wardround.analyst.pictures.picture_words import ColumnWords
-from wardround.analyst.showing.presentation import BoundQuestion
+from wardround.analyst.tables.presentation import BoundQuestion
 from wardround.federation.question.query import GroupBy, interval_names
 from wardround.federation.study.study import Table
 

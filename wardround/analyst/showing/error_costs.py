@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wardround.analyst.showing.documents import Json, finite
-from wardround.analyst.showing.text_tables import TextTable, as_text, percent
+from wardround.analyst.tables.text_tables import TextTable, as_text, percent
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import DearerNoise, ErrorCost, WhyDearer
 from wardround.federation.question.query import Query

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wardround.analyst.showing.text_tables import MAX_LISTED
+from wardround.analyst.tables.text_tables import MAX_LISTED
 from wardround.federation.question.answer import Foreseen, Preview
 
 

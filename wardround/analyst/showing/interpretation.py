@@ -10,7 +10,7 @@ import datetime
 from dataclasses import dataclass
 from decimal import Decimal
 
-from wardround.analyst.showing.text_tables import TextTable, percent
+from wardround.analyst.tables.text_tables import TextTable, percent
 from wardround.federation.question.answer import BudgetReport, Loss, PrivacyStatement, Remaining, Shortfall
 from wardround.federation.study.study import Study, Unit
 from wardround.privacy.report.dearest_patient import of_many_events

@@ -11,16 +11,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from wardround.analyst.pictures.picture_files import need_matplotlib
-from wardround.analyst.showing import frames
 from wardround.analyst.showing.documents import AnswerExtras, Json, answer_document, preview_document
 from wardround.analyst.showing.drawn_columns import drawn_columns
 from wardround.analyst.showing.error_costs import dearer_document, dearer_text, error_documents, error_lines
 from wardround.analyst.showing.foreseen import foreseen_lines
 from wardround.analyst.showing.interpretation import answer_meaning, next_text, plural, too_much, unit_text
-from wardround.analyst.showing.long_table import long_table
-from wardround.analyst.showing.presentation import BoundQuestion, Gap, Shown, shown, statistic_label
 from wardround.analyst.showing.privacy_line import NO_NOISE, answer_line, preview_line
-from wardround.analyst.showing.text_tables import (
+from wardround.analyst.showing.who_answered import lacking_line, sites_line
+from wardround.analyst.tables import frames
+from wardround.analyst.tables.long_table import long_table
+from wardround.analyst.tables.presentation import BoundQuestion, Gap, Shown, shown, statistic_label
+from wardround.analyst.tables.text_tables import (
     Readable,
     TextTable,
     as_html,
@@ -30,9 +31,8 @@ from wardround.analyst.showing.text_tables import (
     percent,
     with_error,
 )
-from wardround.analyst.showing.who_answered import lacking_line, sites_line
-from wardround.analyst.showing.wide_tables import WideTable, wide_tables
-from wardround.analyst.showing.wide_text import screen_width, text_tables
+from wardround.analyst.tables.wide_tables import WideTable, wide_tables
+from wardround.analyst.tables.wide_text import screen_width, text_tables
 from wardround.federation.plain_text import escaped
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate, Preview, PrivacyStatement

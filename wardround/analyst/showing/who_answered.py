@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wardround.analyst.showing.interpretation import plural
-from wardround.analyst.showing.text_tables import MAX_LISTED, listed
+from wardround.analyst.tables.text_tables import MAX_LISTED, listed
 from wardround.federation.question.answer import Answer
 from wardround.federation.refusal import refusal_texts
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from wardround.analyst.showing.presentation import Compared, Condition, Every, Ordering, Some
 from wardround.analyst.sql.aggregates import aggregate
 from wardround.analyst.sql.groups import ReadGroup, group
 from wardround.analyst.sql.terms import QuestionTable, describe, shown, unwrapped
 from wardround.analyst.sql.where import MIRRORED, OPERATORS, chain, number
+from wardround.analyst.tables.presentation import Compared, Condition, Every, Ordering, Some
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.cohort import MAX_DEPTH, MAX_TERMS, Operator

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from wardround.analyst.showing.presentation import BoundQuestion, Condition, Presentation
 from wardround.analyst.sql.aggregates import aggregate
 from wardround.analyst.sql.clauses import Listed, having, limit, order, ordered_by, position
 from wardround.analyst.sql.groups import ReadGroup, group
@@ -21,6 +20,7 @@ from wardround.analyst.sql.offered_words import question_words
 from wardround.analyst.sql.parse import NO_WITH, condition_tree, statement
 from wardround.analyst.sql.terms import QuestionTable, describe, grammar, identifier, shown, unwrapped
 from wardround.analyst.sql.where import cohort
+from wardround.analyst.tables.presentation import BoundQuestion, Condition, Presentation
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.limits import MAX_TEXT
 from wardround.federation.plan.sql_text import label_text

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from wardround.cli.console import say
 from wardround.cli.door.command_groups import COMPLETION
+from wardround.cli.terminal.console import say
 
 
 class Shell(StrEnum):

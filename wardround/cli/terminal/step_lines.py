@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from wardround.cli.console import note
-from wardround.cli.progress.bar import bar_for
+from wardround.cli.terminal.bar import bar_for
+from wardround.cli.terminal.console import note
 
 EVERY_SECONDS = 10.0
 

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from wardround.cli.console import columns, laid_out, note
+from wardround.cli.terminal.console import columns, laid_out, note
 from wardround.federation.plain_text import fitted
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from wardround.analyst.showing.presentation import BoundQuestion, Group, ShownLine
+from wardround.analyst.tables.presentation import BoundQuestion, Group, ShownLine
 from wardround.federation.forms.definition import Definition, TermKind
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.query import GroupBy, Grouping, Statistic, interval_names

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wardround.analyst.showing.presentation import ShownLine
-from wardround.analyst.showing.text_tables import TextTable, cell_text, estimate_text, percent, value_text
+from wardround.analyst.tables.presentation import ShownLine
+from wardround.analyst.tables.text_tables import TextTable, cell_text, estimate_text, percent, value_text
 from wardround.federation.question.answer import Estimate
 from wardround.federation.question.query import Statistic
 from wardround.federation.statistics import find

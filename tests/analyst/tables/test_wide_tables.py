@@ -11,10 +11,10 @@ import pytest
 
 from tests.analyst.showing.fixed_answers import QUESTIONS, by_code, placed, result_of, terms, unknown
 from tests.analyst.stored import ANSWER, PRIVACY, estimate, stored
-from wardround.analyst.showing import wide_text
 from wardround.analyst.showing.privacy_line import delta_text
 from wardround.analyst.showing.result import Result
 from wardround.analyst.sql.read import read
+from wardround.analyst.tables import wide_text
 from wardround.federation.question.answer import Estimate, Loss, NoEstimate
 from wardround.federation.question.query import Statistic
 

@@ -10,8 +10,8 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from wardround.analyst.showing.text_tables import MAX_LINES, TextTable, cell_text, estimate_text, percent, value_text
-from wardround.analyst.showing.wide_tables import Key, KeyColumn, Month, NumberColumn, ValueRange, WideTable
+from wardround.analyst.tables.text_tables import MAX_LINES, TextTable, cell_text, estimate_text, percent, value_text
+from wardround.analyst.tables.wide_tables import Key, KeyColumn, Month, NumberColumn, ValueRange, WideTable
 from wardround.federation.plain_text import fitted, width_of
 from wardround.federation.question.answer import Estimate
 

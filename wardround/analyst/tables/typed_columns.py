@@ -10,8 +10,8 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from wardround.analyst.showing.wide_tables import Key, KeyColumn, Month, NumberColumn, ValueRange, WideTable
-from wardround.analyst.showing.wide_text import key_text
+from wardround.analyst.tables.wide_tables import Key, KeyColumn, Month, NumberColumn, ValueRange, WideTable
+from wardround.analyst.tables.wide_text import key_text
 from wardround.federation.study.study import Value
 
 Cell = Value | None

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wardround.analyst.showing.typed_columns import Cell, CellType, TypedColumn, typed_columns
-from wardround.analyst.showing.wide_tables import WideTable
+from wardround.analyst.tables.typed_columns import Cell, CellType, TypedColumn, typed_columns
+from wardround.analyst.tables.wide_tables import WideTable
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.question.answer import Answer, Estimate
 

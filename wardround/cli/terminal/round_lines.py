@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wardround.cli.console import note
-from wardround.cli.progress.bar import bar_for
+from wardround.cli.terminal.bar import bar_for
+from wardround.cli.terminal.console import note
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.answer import Progress, SiteState
 

@@ -1,0 +1,1 @@
+"""Answers as tables: in text, HTML, pandas and Arrow."""

@@ -1,1 +1,0 @@
-"""How far a command is that takes longer than a moment."""

@@ -1,0 +1,1 @@
+"""What the commands show: lines, and progress on what takes long."""
