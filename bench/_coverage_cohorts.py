@@ -164,3 +164,21 @@ def sampled_cases() -> Iterator[Case]:
         yield Case("survival by month", text, curve, size, followed, survival_truth, sampling=True)
         yearly = (Aggregate(Statistic.SURVIVAL, "months", ("died",), bins=5),)
         yield Case("survival by year", text, yearly, size, followed, binned_truth, sampling=True)
+
+
+def at_risk_truth(step: int) -> Callable[[Columns], Truth]:
+    """Who leaves within a step is there until its end."""
+
+    def truth(columns: Columns) -> Truth:
+        leaves = np.ceil(columns["months"] / step) * step
+        return {f"survival {month} at risk": float((leaves >= month).sum()) for month in (0, 24, 60)}
+
+    return truth
+
+
+def at_risk_cases() -> Iterator[Case]:
+    """Who is still there at a time, the sum of many counts or of few: intervals of the noise alone."""
+    for size, text in ((SMALL, "30 a site"), (MIDDLE, "300 a site"), (LARGE, "10,000 a site")):
+        for step, bins in ((1, None), (12, 5)):
+            curve = (Aggregate(Statistic.SURVIVAL, "months", ("died",), bins=bins),)
+            yield Case("at risk", f"{text}, by {step}", curve, size, followed, at_risk_truth(step))

@@ -37,7 +37,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from _coverage_cohorts import LARGE, MIDDLE, SITES, SMALL, Case, Columns, pressures, sampled_cases, simple_cases
+from _coverage_cohorts import (
+    LARGE,
+    MIDDLE,
+    SITES,
+    SMALL,
+    Case,
+    Columns,
+    at_risk_cases,
+    pressures,
+    sampled_cases,
+    simple_cases,
+)
 from _coverage_combining import Grouped, Keyed, Searched, Shown
 from _coverage_versions import Versions
 from numpy.typing import NDArray
@@ -261,7 +272,7 @@ def main() -> None:
 def every_cell(options: argparse.Namespace, seed: int, noise: Chance) -> Iterator[Cell]:
     """Cell by cell, so that a reader sees how far it is."""
     with Versions(options.against) as versions:
-        for place, case in enumerate([*simple_cases(), *sampled_cases()]):
+        for place, case in enumerate([*simple_cases(), *sampled_cases(), *at_risk_cases()]):
             if options.only in f"{case.name} {case.cohort}":
                 for epsilon in options.epsilon:
                     draw = np.random.default_rng([seed, place])

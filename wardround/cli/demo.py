@@ -54,9 +54,7 @@ def _pressures(result: Result) -> str:
 
 def _survival(result: Result) -> str:
     """By how much the two curves differ at their last common time."""
-    ends = {
-        str(each.group[0][1]): each for each in result.estimates if each.term != "median" and each.value is not None
-    }
+    ends = {str(each.group[0][1]): each for each in result.estimates if each.term.isdigit() and each.value is not None}
     usual, new = (ends.get(name) for name in ("usual care", "new drug"))
     if usual is None or new is None or usual.value is None or new.value is None or usual.term != new.term:
         return "The curves have no common last time."

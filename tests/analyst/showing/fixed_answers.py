@@ -48,6 +48,8 @@ def survival() -> list[Estimate]:
             estimate("survival", "months", 0.0, 0.0, group=group, term="36"), NoEstimate.NOBODY_LEFT, (0.0, 0.4)
         )
         found += [placed(0, dataclasses.replace(each, sampling=True)) for each in (*curve, lost)]
+        left = [(f"{12 * time} at risk", 900.0 * share / time, 9.0) for time in (1, 2, 3)]
+        found += [placed(0, estimate("survival", "months", *rest, group=group, term=term)) for term, *rest in left]
     found.append(
         placed(0, estimate("survival", "months", 24.0, 3.0, group=(("sex", "M"),), term="median", sampling=True))
     )

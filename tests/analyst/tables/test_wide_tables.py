@@ -39,14 +39,14 @@ age           estimate
 """,
     "survival": """
 KAPLAN_MEIER(months, died, 3)
-sex  months       estimate
-──────────────────────────
-F    12      0.800 ± 0.010
-F    24      0.400 ± 0.010
-F    36        no estimate
-M    12      0.700 ± 0.010
-M    24      0.350 ± 0.010
-M    36        no estimate
+sex  months       estimate      at risk
+───────────────────────────────────────
+F    12      0.800 ± 0.010  720.0 ± 9.0
+F    24      0.400 ± 0.010  360.0 ± 9.0
+F    36        no estimate  240.0 ± 9.0
+M    12      0.700 ± 0.010  630.0 ± 9.0
+M    24      0.350 ± 0.010  315.0 ± 9.0
+M    36        no estimate  210.0 ± 9.0
 
 sex      median
 ───────────────
@@ -172,6 +172,16 @@ def test_a_predictor_may_be_called_like_a_summary() -> None:
     rows, summary = Result(stored(*named, *rest), read("SELECT REGRESS(y, r_squared) FROM t")).tables
     assert rows.keys[0].cells == ("r_squared", "intercept")
     assert [column.cells[0].value for column in summary.numbers if column.cells[0] is not None] == [0.5, 2.0]
+
+
+def test_who_is_at_risk_stands_beside_the_share_and_in_answers_of_before_nobody_does() -> None:
+    rows, _ = result_of("survival").tables
+    assert [column.heading for column in rows.numbers] == ["estimate", "at risk"]
+    assert "it covers the noise and sampling error (at risk: the noise alone)." in str(result_of("survival"))
+    curve = [each for each in result_of("survival").estimates if "at risk" not in each.term]
+    (table, _) = Result(stored(*curve)).tables
+    assert [column.heading for column in table.numbers] == ["estimate"]
+    assert "it covers the noise and sampling error." in str(Result(stored(*curve)))
 
 
 def test_cells_of_a_table_that_fall_together_are_all_shown() -> None:

@@ -51,8 +51,10 @@ def check(estimates: tuple[Estimate, ...]) -> None:
         else:
             assert (e.value, e.standard_error) == (None, None), e
         low, high = BOUNDS.get(e.statistic, (-math.inf, math.inf))
-        if e.term in ("p_value", "r_squared") or (e.statistic == "survival" and e.term != "median"):
+        if e.term in ("p_value", "r_squared") or (e.statistic == "survival" and e.term.isdigit()):
             low, high = 0.0, 1.0
+        if e.term.endswith(" at risk"):
+            low = 0.0
         assert low - 1e-9 <= e.interval[0] <= e.interval[1] <= high + 1e-9, e
 
 

@@ -95,6 +95,35 @@ def test_each_interval_of_a_histogram() -> None:
 
 
 @pytest.mark.parametrize("pure", [False, True])
+def test_numbers_at_risk(pure: bool) -> None:
+    """The sum of many counts, of some, and of the last two."""
+    draw = np.random.default_rng(7)
+    months = np.minimum(np.ceil(draw.exponential(40, 4000)), 60)
+    asked = Aggregate(Statistic.SURVIVAL, "months", ("died",), bins=5)
+    (found,) = repeated(asked, columns={"months": months, "died": draw.random(4000) < 0.5}, runs=3000, pure=pure)
+    for month in (0, 24, 60):
+        left = [e for e in found if e.term == f"{month} at risk"]
+        truth = float((np.ceil(months / 12) * 12 >= month).sum())
+        if not pure:
+            assert_calibrated(left, truth)
+            continue
+        # Sums of Laplace draws have lighter tails than one: their intervals are a little too wide.
+        assert band(3000)[0] <= covered(left, truth) <= 0.985
+        assert covered(left, truth, shrunk=0.7) < band(3000)[0]
+
+
+@pytest.mark.parametrize("size", [0, 2, 10])
+def test_numbers_at_risk_that_the_noise_hides_are_no_fewer_than_none(size: int) -> None:
+    columns = {"months": np.full(size, 60.0), "died": np.ones(size, dtype=bool)}
+    (found,) = repeated(Aggregate(Statistic.SURVIVAL, "months", ("died",), bins=5), columns=columns, runs=2000)
+    for month in (0, 60):
+        left = [e for e in found if e.term == f"{month} at risk"]
+        assert covered(left, float(size)) >= band(len(left))[0]
+        assert min(e.interval[0] for e in left) == 0.0
+        assert all(e.interval[0] <= e.value < e.interval[1] and e.standard_error > 1.0 for e in left)
+
+
+@pytest.mark.parametrize("pure", [False, True])
 def test_quantiles(pure: bool) -> None:
     """An interval reaches to the edges of its leaves, so the narrow one of the median is covered nearly always."""
     values, levels = pressures(20_000), (0.5, 0.95)
@@ -156,7 +185,7 @@ def sampled(
     found = experiment.ask(experiment.totals(columns, np.repeat(np.arange(runs), size)), seed=12)
     by_term: dict[str, list[Estimate]] = {}
     for e in found:
-        assert e.sampling
+        assert e.sampling or e.term.endswith(" at risk")
         by_term.setdefault(e.term, []).append(e)
     return by_term
 

@@ -244,12 +244,15 @@ class Result(Readable):
     def _covers(self, those: str) -> str:
         known = [line for line in self.shown.lines if line.estimate.reason is None]
         sampled = dict.fromkeys(line.label for line in known if line.estimate.sampling)
-        noise = dict.fromkeys(line.label for line in known if not line.estimate.sampling)
+        noise = [(line.label, line.further) for line in known if not line.estimate.sampling]
         if not sampled:
             return "the noise, not sampling error."
-        if not noise:
-            return "the noise and sampling error."
-        return f"the noise; {those} of {listed(list(sampled))} also sampling error."
+        # Of a curve that covers both, who is at risk is a count like any other.
+        but = list(dict.fromkeys(further for label, further in noise if further and label in sampled))
+        except_for = f" ({listed(but)}: the noise alone)" if but else ""
+        if all(further and label in sampled for label, further in noise):
+            return f"the noise and sampling error{except_for}."
+        return f"the noise; {those} of {listed(list(sampled))} also sampling error{except_for}."
 
 
 @dataclass(frozen=True, slots=True, repr=False)

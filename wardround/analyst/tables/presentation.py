@@ -172,6 +172,11 @@ class ShownLine:
     place: int | None = None
     group: Group = ()
 
+    @property
+    def further(self) -> str:
+        """Which number beside that of its row it is, such as `at risk`, if any."""
+        return find(Statistic(self.estimate.statistic)).terms.parted(self.estimate.term)[1]
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:

@@ -145,8 +145,12 @@ class _Places:
             term = line.estimate.term
             summary = (owner, _Part.SUMMARY)
             return _Place(summary, label, line.group, keys, (), (owner, term), f"{label}_{term}", term)
-        terms = _terms(line.estimate, definition)
-        return _Place((owner, _Part.ROWS), label, line.group, keys, terms, owner, label, ESTIMATE)
+        row, further = definition.terms.parted(line.estimate.term)
+        terms, rows = _terms(line.estimate, row, definition), (owner, _Part.ROWS)
+        if further:
+            name = f"{label}_{further.replace(' ', '_')}"
+            return _Place(rows, label, line.group, keys, terms, (owner, further), name, further)
+        return _Place(rows, label, line.group, keys, terms, owner, label, ESTIMATE)
 
     def _of_the_summary(self, line: ShownLine, definition: Definition) -> bool:
         """A term that stands twice is first one of the rows: a predictor may be called `r_squared`."""
@@ -244,12 +248,12 @@ def _month(value: Value, raw: str) -> Key:
     return value if found is None else Month(str(value), datetime.date(int(found[1]), int(found[2]), 1))
 
 
-def _terms(estimate: Estimate, definition: Definition) -> tuple[tuple[str, Key], ...]:
+def _terms(estimate: Estimate, row: str, definition: Definition) -> tuple[tuple[str, Key], ...]:
     """What tells the numbers of a group apart, with its own type."""
     if definition.pairs:
         return ("column", estimate.column), ("with", estimate.term)
     heading = definition.terms.heading or estimate.column or "term"
-    return ((heading, _term(estimate.term, definition.terms.kind)),)
+    return ((heading, _term(row, definition.terms.kind)),)
 
 
 def _term(text: str, kind: TermKind) -> Key:

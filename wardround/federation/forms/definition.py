@@ -65,13 +65,21 @@ class TermLayout:
     """How the numbers of one group are laid out where there are several: a row for each term.
 
     `heading` stands over the terms; where it is empty, the statistic's own column does. The terms of `summary` are of
-    another kind and stand beside each other. With `crossed`, counts of its two columns against each other follow.
+    another kind and stand beside each other. With `crossed`, counts of its two columns against each other follow. A
+    term that ends in one of `further` is one more number of the row before it: with `at risk`, `24 at risk` of `24`.
     """
 
     heading: str = ""
     kind: TermKind = TermKind.NAME
     summary: tuple[str, ...] = ()
     crossed: bool = False
+    further: tuple[str, ...] = ()
+
+    def parted(self, term: str) -> tuple[str, str]:
+        """The row of a term, and which further number of that row it is, if any."""
+        return next(
+            ((term.removesuffix(f" {each}"), each) for each in self.further if term.endswith(f" {each}")), (term, "")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +199,7 @@ class Definition:
     term_axis: str = ""
     beside: str = ""
     aside: tuple[tuple[str, str], ...] = ()
-    # What a reader looks for in such a picture and does not find.
+    # What to say where a picture lacks the further numbers that a reader looks for.
     lacking: str = ""
 
     # Releases that are no noised vector: keys above a threshold, or where `votes` a vote of each site. What makes one

@@ -1,4 +1,4 @@
-"""KAPLAN_MEIER(time, event): S(t) from noised counts, a band that holds sampling and noise, and the median.
+"""KAPLAN_MEIER(time, event): S(t) from noised counts, a band that holds sampling and noise, R(t), and the median.
 
 A unit has one record in a group, its latest time and whether the event happened then, and so moves one count by one.
 The curve is the product of 1 − d/R over the times, R being all that are still there. Its noise is carried through the
@@ -38,6 +38,7 @@ from wardround.federation.study.study import ColumnType, Table
 _LARGEST_LOG = 700.0
 _HALF = 0.5
 _MEDIAN = "median"
+_AT_RISK = "at risk"
 _ALMOST = 0.999
 _BELOW, _ABOVE = 0.5, 0.2
 """How the two sides of a band change with 1 − g; bench/coverage.py says what they cover."""
@@ -86,7 +87,7 @@ class SurvivalCurve:
 
 
 def estimates(total: Total) -> Iterator[Estimate]:
-    """The curve of each group, time by time, and the median time where the curve reaches it."""
+    """The curve of each group, time by time, who is still at risk then, and the median time if the curve reaches it."""
     aggregate, times = total.part.aggregates[0], times_of(total.part)
     grid = float(total.part.grid)
     noise = total.noise.scaled(grid)
@@ -96,6 +97,8 @@ def estimates(total: Total) -> Iterator[Estimate]:
         curve = curve_of(line[0::2], line[1::2], noise)
         for number, name in enumerate(names):
             yield estimate(aggregate, group, curve.at(number), place=total.place, term=name, sampling=True)
+        for name, left in zip(names, at_risk(line[0::2] + line[1::2], noise), strict=True):
+            yield estimate(aggregate, group, left, place=total.place, term=f"{name} {_AT_RISK}")
         if (curve.share[: curve.lost] <= _HALF).any():
             early, middle, late = (_reached(line) for line in (curve.lower, curve.share, curve.upper))
             # A time of its own stands for itself; a longer one began where the one before it ended.
@@ -111,17 +114,30 @@ def times_of(part: Part) -> list[float]:
     return [float(quantiser.value(min(place * coding.width, quantiser.high))) for place in range(coding.codes)]
 
 
+def at_risk(leaving: Floats, noise: TotalNoise) -> list[Estimated]:
+    """How many have not left before each time, from those who leave at it: no fewer than none, and of noise alone."""
+    numbers, deviations = _staying(leaving, noise)
+    return [
+        Estimated(number, error, (max(number - noise.wide * error, 0.0), number + noise.wide * error))
+        for number, error in zip(np.maximum(numbers, 0.0).tolist(), deviations.tolist(), strict=True)
+    ]
+
+
+def _staying(leaving: Floats, noise: TotalNoise) -> tuple[Floats, Floats]:
+    """R at each time, all counts from it on, and its deviation: two noises for each of those times."""
+    times = np.arange(len(leaving), 0, -1)
+    return np.cumsum(leaving[::-1])[::-1], noise.deviation * np.sqrt(2.0 * times)
+
+
 def curve_of(censored: Floats, events: Floats, noise: TotalNoise) -> SurvivalCurve:
     """The curve of one group from its counts at each time.
 
     Factors above 1 stay in the product: cutting each of them off would bend the whole curve downwards. Only what is
     shown is brought into order. From the first time on at which the noise may be all that is left, nothing is claimed.
     """
-    leaving = censored + events
-    risk = np.cumsum(leaving[::-1])[::-1]
+    risk, deviations = _staying(censored + events, noise)
     size = len(risk)
     sd, critical = noise.deviation, noise.wide
-    deviations = sd * np.sqrt(2.0 * np.arange(size, 0, -1))
     unsure = risk <= critical * deviations
     lost = int(np.argmax(unsure)) if unsure.any() else size
     safe = np.where(np.arange(size) < lost, risk, 1.0)
@@ -189,7 +205,7 @@ def typical(part: Part, number: float) -> list[int]:
 
 def nearest_to_half(estimates: Sequence[Estimate], place: int) -> Estimate:  # noqa: ARG001
     """The share that is nearest to a half."""
-    curve = [estimate for estimate in estimates if estimate.term != _MEDIAN]
+    curve = [estimate for estimate in estimates if estimate.sampling and estimate.term != _MEDIAN]
     return min(curve, key=lambda estimate: math.inf if estimate.value is None else abs(estimate.value - _HALF))
 
 
@@ -216,11 +232,11 @@ SURVIVAL = Definition(
     stands_for=nearest_to_half,
     half_width=half_width,
     one_number=False,
-    terms=TermLayout(kind=TermKind.NUMBER, summary=(_MEDIAN,)),
+    terms=TermLayout(kind=TermKind.NUMBER, summary=(_MEDIAN,), further=(_AT_RISK,)),
     drawing=Drawing.STEPS,
     measure=MeasuredIn.NOTHING,
     axis="share without the event",
     limits=(0.0, 1.0),
     aside=((_MEDIAN, "median"),),
-    lacking="Numbers at risk are not released.",
+    lacking="Numbers at risk are not in this answer.",
 )
