@@ -124,7 +124,8 @@ def histogram(groups: list[Group], bins: int = 12) -> list[Estimate]:
     return found
 
 
-def survival(groups: list[Group]) -> list[Estimate]:
+def survival(groups: list[Group], *, at_risk: bool = True) -> list[Estimate]:
+    """Curves of 25 times; answers of before have no numbers at risk."""
     found = []
     for number, group in enumerate(groups):
         for place in range(25):
@@ -133,6 +134,10 @@ def survival(groups: list[Group]) -> list[Estimate]:
                 found.append(unknown("survival", "days", group, f"{place * 15}"))
             else:
                 found.append(estimate("survival", "days", share, 0.01 + place * 0.001, group, f"{place * 15}"))
+        for place in range(25 if at_risk else 0):
+            left = max(12_400.0 * math.exp(-place * (0.05 + 0.02 * (number % 6))) - 60.0, 0.0)
+            counted = estimate("survival", "days", left, 4.0 * math.sqrt(25 - place), group, f"{place * 15} at risk")
+            found.append(dataclasses.replace(counted, sampling=False))
         found.append(estimate("survival", "days", 150.0 - number, 8.0, group, "median"))
     return found
 
@@ -284,6 +289,8 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "regression": lambda: drawn(answered(*regression([()]))),
     "regression-by-sex": lambda: drawn(answered(*regression([(("sex", each),) for each in SEXES]))),
     "survival": lambda: drawn(answered(*survival([()]))),
+    "survival-by-sex": lambda: drawn(answered(*survival([(("sex", each),) for each in SEXES]))),
+    "survival-of-before": lambda: drawn(answered(*survival(categories(2), at_risk=False))),
     "survival-by-diagnosis": lambda: drawn(answered(*survival(categories(4)))),
     "survival-long-names": lambda: drawn(answered(*survival(categories(8, LONG)))),
     "keys": lambda: drawn(answered(*grouped("keys", "code", [(("code", name),) for name in (*HOSTILE, "plain")]))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import warnings
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from tests.analyst.pictures.gallery import HOSTILE, PICTURES, answered, categories, drawn, survival
+from tests.analyst.pictures.gallery import HOSTILE, LONG, PICTURES, answered, categories, drawn, survival
 from wardround.federation.plain_text import is_plain
 from wardround.federation.question.query import Statistic
 
@@ -208,6 +209,57 @@ def test_a_survival_curve_falls_in_steps_inside_its_band_and_ends(figures: Drawn
     ended = next(ax for ax in figures["survival-long-names"].axes if ax.get_legend())
     assert [line.get_xdata()[0] for line in ended.lines if line.get_marker() == "x"] == [360, 300, 255]
     assert names[-1] == "no estimate from here on"
+
+
+def below(ax: Axes) -> list[Text]:
+    """The texts under the title of the axis."""
+    return [text for text in ax.texts if text.get_text() and box(text).y1 <= box(ax.xaxis.label).y0]
+
+
+def test_numbers_at_risk_stand_below_their_times_a_row_for_each_group(figures: Drawn) -> None:
+    (ax,) = figures["survival-by-sex"].axes
+    ticks = {text.get_text(): box(text) for text in shown_ticks(ax, "x")}
+    heading, *rest = below(ax)
+    assert heading.get_text() == "at risk (± 20 at most)"
+    # Every third of its times, because no round numbers of days are among them all.
+    assert list(ticks) == [str(days) for days in range(0, 361, 45)]
+    for name, fall, row in (("F", 0.05, rest[:10]), ("M", 0.07, rest[10:])):
+        numbers = [f"{12_400 * math.exp(-fall * place) - 60:,.0f}" for place in range(0, 25, 3)]
+        assert [text.get_text() for text in row] == [name, *numbers]
+        for tick, text in zip(ticks.values(), row[1:], strict=True):
+            assert box(text).x0 + box(text).x1 == pytest.approx(tick.x0 + tick.x1, abs=2.0)
+    assert "at risk" not in " ".join(text.get_text() for text in figures["survival-by-sex"].texts)
+
+
+def test_numbers_at_risk_never_touch_and_leave_ticks_out_where_they_would() -> None:
+    for groups, most in ((1, 1.0), (6, 1.0), (6, 1e8)):
+        found = [
+            dataclasses.replace(each, value=each.value * most) if "risk" in each.term and each.value else each
+            for each in survival(categories(groups, "{:03d}" if most == 1.0 else LONG))
+        ]
+        figure = drawn(answered(*found)).draw().get_figure(root=True)
+        assert figure is not None
+        figure.draw_without_rendering()
+        (ax,) = figure.axes
+        heading, *texts = below(ax)
+        assert len({round(box(text).y1) for text in texts}) == groups
+        assert (len(texts) < groups * (1 + len(shown_ticks(ax, "x")))) == (most > 1.0)
+        for one, other in itertools.combinations([heading, *texts], 2):
+            assert not box(one).padded(-0.5).overlaps(box(other).padded(-0.5)), (one.get_text(), other.get_text())
+        test_no_text_leaves_the_figure(figure)
+
+
+def test_an_answer_of_before_says_that_it_has_no_numbers_at_risk(figures: Drawn) -> None:
+    (ax,) = figures["survival-of-before"].axes
+    assert not below(ax)
+    assert "Numbers at risk are not in this answer." in figures["survival-of-before"].texts[-1].get_text()
+
+
+def test_a_figure_that_nobody_lays_out_has_no_rows_below_its_axes() -> None:
+    mine = Figure(figsize=(6.4, 4.8))
+    PICTURES["survival-by-sex"]().draw(mine.subplots())
+    mine.draw_without_rendering()
+    assert not below(mine.axes[0])
 
 
 def test_coefficients_leave_out_the_intercept_and_tell_it(figures: Drawn) -> None:

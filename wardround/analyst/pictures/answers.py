@@ -11,7 +11,7 @@ from typing import assert_never
 
 from matplotlib.axes import Axes
 
-from wardround.analyst.pictures import bars, series, step_curves
+from wardround.analyst.pictures import bars, series
 from wardround.analyst.pictures.bars import draw_bars, edges_of
 from wardround.analyst.pictures.figure import Panel, Picture
 from wardround.analyst.pictures.lettering import NO_ESTIMATE, Size, error_text, value_text
@@ -29,7 +29,7 @@ from wardround.analyst.pictures.picture_words import (
 )
 from wardround.analyst.pictures.points import MOST_ROWS, draw_points, points_height
 from wardround.analyst.pictures.series import draw_series, is_series
-from wardround.analyst.pictures.step_curves import draw_steps
+from wardround.analyst.pictures.step_curves import RowsBelow, draw_steps, steps_height
 from wardround.analyst.pictures.table import draw_table, table_height
 from wardround.federation.forms.definition import Definition, Drawing, MeasuredIn
 from wardround.federation.question.answer import Answer, Estimate
@@ -71,11 +71,7 @@ def _panels(name: str, lines: Sequence[ShownEstimate], answer: Answer, columns: 
             axis = AxisTitles(
                 numbers, columns.titled(first.column or ""), _columns_title(lines, columns), definition.limits
             )
-            cells, told = _by_group(lines, definition)
-            return [
-                Panel(each, step_curves.HEIGHT, partial(draw_steps, cells=some, axis=axis, told=told), told.get("", ""))
-                for each, some in _parted(name, cells)
-            ]
+            return _steps(name, lines, axis)
         case Drawing.BARS if all(edges_of(line.estimate.term) for line in lines):
             axis = AxisTitles(numbers, columns.titled(first.column or ""), _columns_title(lines, columns))
             cells, _ = _by_group(lines, definition)
@@ -87,6 +83,20 @@ def _panels(name: str, lines: Sequence[ShownEstimate], answer: Answer, columns: 
             return _points(name, lines, numbers, columns)
         case _:
             assert_never(definition.drawing)
+
+
+def _steps(name: str, lines: Sequence[ShownEstimate], axis: AxisTitles) -> list[Panel]:
+    definition = _definition(lines[0])
+    cells, told = _by_group([line for line in lines if not _further(line)], definition)
+    others, _ = _by_group([line for line in lines if _further(line)], definition)
+    heading = next((_further(line) for line in lines if _further(line)), "")
+    found: list[Panel] = []
+    for title, some in _parted(name, cells):
+        keys = set(keys_of(some))
+        below = RowsBelow(heading, [cell for cell in others if cell.key in keys])
+        draw = partial(draw_steps, cells=some, axis=axis, told=told, below=below)
+        found.append(Panel(title, steps_height(below), draw, told.get("", "")))
+    return found
 
 
 def _points(name: str, lines: Sequence[ShownEstimate], numbers: str, columns: ColumnWords) -> list[Panel]:
@@ -159,7 +169,12 @@ def _by_group(lines: Sequence[ShownEstimate], definition: Definition) -> tuple[l
 
 
 def _row(estimate: Estimate, definition: Definition) -> str:
-    return f"{estimate.column} and {estimate.term}" if definition.pairs else estimate.term
+    return f"{estimate.column} and {estimate.term}" if definition.pairs else definition.terms.parted(estimate.term)[0]
+
+
+def _further(line: ShownEstimate) -> str:
+    """Which number beside that of its row it is, if any."""
+    return _definition(line).terms.parted(line.estimate.term)[1]
 
 
 def _told(estimate: Estimate) -> str:
@@ -237,7 +252,7 @@ def _note(answer: Answer, lines: Sequence[ShownEstimate]) -> str:
     if answer.noiseless:
         return " ".join([*told, "No noise was added: a simulation, and nothing is private."])
     if known:
-        sampled = {each.sampling for each in known}
+        sampled = {line.estimate.sampling for line in lines if line.estimate.value is not None and not _further(line)}
         of = (
             "noise"
             if sampled == {False}
@@ -246,7 +261,10 @@ def _note(answer: Answer, lines: Sequence[ShownEstimate]) -> str:
             else "noise, some of the sample too"
         )
         told.append(f"Bars and bands: {known[0].confidence:.0%} intervals of the {of}.")
-    told += dict.fromkeys(lacking for line in lines if (lacking := _definition(line).lacking))
+    full = {line.label for line in lines if _further(line)}
+    told += dict.fromkeys(
+        lacking for line in lines if (lacking := _definition(line).lacking) and line.label not in full
+    )
     return " ".join([*told, price_text(answer.privacy)])
 
 

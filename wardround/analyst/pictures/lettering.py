@@ -143,13 +143,28 @@ def number_ticks(axis: Axis, inches: float, *, known: bool = True) -> None:
     axis.set_major_locator(_locator(next(fitting, _FEWEST_TICKS)))
 
 
+def number_ticks_at(axis: Axis, inches: float, places: Sequence[float]) -> None:
+    """Round numbers where all of them are among these places, which ascend; else each second, third or later place."""
+    number_ticks(axis, inches)
+    low, high = sorted(axis.get_view_interval())
+    if not {float(tick) for tick in axis.get_majorticklocs() if low <= tick <= high} <= set(places):
+        fitting = (step for step in range(1, len(places)) if _are_apart(places[::step], high - low, inches))
+        axis.set_ticks(list(places[:: next(fitting, len(places))]))
+
+
 def _locator(number: int) -> MaxNLocator:
     return MaxNLocator(number, steps=[1, 2, 2.5, 5, 10])
 
 
 def _fit(locator: MaxNLocator, low: float, high: float, inches: float) -> bool:
     """Whether the numbers that it chooses between two ends do not touch."""
-    places = [float(place) for place in locator.tick_values(low, high) if low <= place <= high]
+    return _are_apart(
+        [float(place) for place in locator.tick_values(low, high) if low <= place <= high], high - low, inches
+    )
+
+
+def _are_apart(places: Sequence[float], span: float, inches: float) -> bool:
+    """Whether numbers at these places do not touch where so many inches are as long as `span`."""
     widest = max((width_of(number_text(place)) for place in places), default=0.0)
     gap = min((right - left for left, right in itertools.pairwise(places)), default=math.inf)
-    return (widest + 0.15) * (high - low) <= inches * gap
+    return (widest + 0.15) * span <= inches * gap
