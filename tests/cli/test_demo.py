@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     assert all(answer["sites"]["answered"] == ["north-general", "st-mary"] for answer in answers)
     assert replayed["estimates"] == answers[0]["estimates"]
     assert "(identical) and cost nothing" in story
+    # The last time of both curves is known with this many patients, whatever the noise.
+    assert re.search(r"→ After 48 months survival is -?[0-9.]+ ± [0-9.]+ percentage points higher", story)
     assert document["refused"]["error"]["code"] == "BudgetExceeded"  # type: ignore[index]
     assert all(ledger["valid"] for ledger in document["ledgers"].values())  # type: ignore[attr-defined]
     drawn = sorted((kept / "pictures").iterdir())
