@@ -36,7 +36,7 @@ from wardround.privacy.noise.distribution import Mechanism
 FACTORS = (0.5, 1.0, 2.0)
 """What a dry run shows beside the error that was asked for."""
 
-_FARTHEST, _STEP, _CLOSE = 16.0**10, 16.0, 1.0005
+_STEP, _CLOSE = 16.0, 1.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +161,12 @@ class ByError:
         """By how much all errors must be larger to be reached, to a thousandth; None where that does not help."""
         low, high = 1.0, _STEP
         while not self.reached(self.errors(high)):
-            low, high = high, _STEP * high
-            if high > _FARTHEST:
+            # Ever longer steps: a person may ask for an error that is smaller than any by hundreds of digits.
+            low, high = high, _STEP * high * high
+            if not all(map(math.isfinite, self.errors(high))):
                 return None
         while high > _CLOSE * low:
-            middle = math.sqrt(low * high)
+            middle = math.sqrt(low) * math.sqrt(high)
             if self.reached(self.errors(middle)):
                 high = middle
             else:

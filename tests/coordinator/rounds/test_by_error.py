@@ -115,6 +115,10 @@ def test_the_ceiling_leaves_out_what_is_above_it() -> None:
             wanted(0.5),
             "COUNT(DISTINCT patient_id) ± 0.5 cannot be had with the study's whole budget; the smallest is ± 4.",
         ),
+        (
+            wanted(1e-300),
+            "COUNT(DISTINCT patient_id) ± 1e-300 cannot be had with the study's whole budget; the smallest is ± 4.",
+        ),
         (wanted(5.0, epsilon=0.1), "COUNT(DISTINCT patient_id) ± 5 cannot be had with ε = 0.1; the smallest is ± 41."),
         (
             wanted(9.0, 0.001, query=BOTH),
