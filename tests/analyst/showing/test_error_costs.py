@@ -72,8 +72,7 @@ def test_json_has_the_table_under_a_key_of_its_own() -> None:
 
 def test_a_dearer_noise_is_one_sentence_in_the_answer_and_the_dry_run() -> None:
     sentence = (
-        "Laplace noise would have given COUNT(*) ± 16 at 95 % instead of ± 45.2, "
-        "but its part of the budget was used up."
+        "Laplace noise would have given COUNT(*) an error 2.82 times smaller, but its part of the budget was used up."
     )
     assert sentence in str(answered(USED_UP)).splitlines()
     assert sentence in str(dry_run(USED_UP)).splitlines()
@@ -94,9 +93,11 @@ def test_a_dearer_noise_is_one_sentence_in_the_answer_and_the_dry_run() -> None:
 def test_a_kind_that_the_question_does_not_fit_and_epsilons_have_their_own_words() -> None:
     too_large = DearerNoise("discrete_laplace", WhyDearer.DOES_NOT_FIT, 1.0, 2.0, 1)
     assert (
-        "Laplace noise would have given AVG(sbp) ± 1 at 95 % instead of ± 2, "
+        "Laplace noise would have given AVG(sbp) an error 2 times smaller, "
         "but this question does not fit its part of the budget."
     ) in str(answered(too_large))
+    without = DearerNoise("discrete_laplace", WhyDearer.USED_UP, 0.0, 2.0, 0)
+    assert "Laplace noise would have given COUNT(*) no error, but " in str(answered(without))
     by_error = DearerNoise("discrete_gaussian", WhyDearer.USED_UP, 0.1, 0.25)
     assert "Gaussian noise would have cost ε = 0.1 instead of 0.25, but its part of the budget was used up." in str(
         answered(by_error)

@@ -20,13 +20,14 @@ _WHY = {
 def dearer_text(dearer: DearerNoise, query: Query | None) -> str:
     """One sentence: which noise the question would like, what it would have given, and why it has another."""
     noise = _NOISES.get(dearer.mechanism, dearer.mechanism)
-    place, given = dearer.place, f"± {dearer.instead:.3g} at 95 % instead of ± {dearer.actual:.3g}"
+    place = dearer.place
     if place is None:
         given = f"cost ε = {dearer.instead:.3g} instead of {dearer.actual:.3g}"
-    elif query is None or place >= len(query.aggregates):
-        given = f"given {given}"
     else:
-        given = f"given {label_text(query.aggregates[place])} {given}"
+        # How they compare, not the two: what was expected beforehand is not the error that the answer now shows.
+        whose = "" if query is None or place >= len(query.aggregates) else f"{label_text(query.aggregates[place])} "
+        smaller = f"an error {dearer.actual / dearer.instead:.3g} times smaller" if dearer.instead else "no error"
+        given = f"given {whose}{smaller}"
     return f"{noise} noise would have {given}, but {_WHY[dearer.why]}."
 
 
