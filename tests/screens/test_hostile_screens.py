@@ -170,7 +170,7 @@ def test_a_dry_run_shows_its_price_whatever_is_noted_beside_it(tmp_path: Path) -
         assert found.here("ask", "--profile", profile, COUNT, "--dry-run") == 0
         rows = found.screen()
         assert not any(row.startswith(FORGED) for row in rows)
-        assert "this question would cost ε = 0.4; in all" in " ".join(row.strip() for row in rows)
+        assert "this question would cost ε = 0.4; so far" in " ".join(row.strip() for row in rows)
         desk.preview = preview(HOSTILE["the line above"], "north")
         assert found.here("ask", "--profile", profile, COUNT, "--dry-run") == 1
         desk.preview = preview("", "north", "so\nuth")

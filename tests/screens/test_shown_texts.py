@@ -63,7 +63,7 @@ def test_a_dry_run_has_no_lines_but_its_own() -> None:
     found = PreviewResult(Preview("ab" * 32, "patient", False, (ALL,), expected, PRIVACY))
     lines = str(found).split("\n")
     assert all(map(is_plain, lines))
-    assert len(lines) == 2 + len(HOSTILE) + 1 + 3
+    assert len(lines) == 2 + len(HOSTILE) + 2 + len(HOSTILE) + 3
     assert sum("this question would cost ε = 0.5 (δ = 10⁻⁷);" in line for line in lines) == 1
 
 

@@ -251,14 +251,14 @@ def test_a_dry_run_shows_the_split_and_asks_nothing() -> None:
     each = round_epsilon(0.5, 1e-6, 2, STUDY)
     text = str(preview)
     assert f"2 rounds, the first of which is shown: 1 × KEYS(code) at ε = {each:.4g}; " in text
-    assert "this question would cost ε = 0.5; in all " in text
+    assert "this question would cost ε = 0.5; so far " in text
     assert "This question would cost ε = 0.5 at δ = 1e-06." in preview.explain()
     document = json.loads(json.dumps(preview.document()))
     assert [found["charged"]["epsilon"] for found in document["rounds"]] == [each, each]
     assert document["privacy"]["charged"]["epsilon"] == 0.5
     search = str(Client(hospital).preview(MEDIAN, search=True))
     assert "10 rounds like this one: 10 × SHARE_BELOW(sbp, …) at ε = " in search
-    assert "this question would cost ε = 0.3; in all " in search
+    assert "this question would cost ε = 0.3; so far " in search
 
 
 def test_a_dry_run_of_several_rounds_says_when_all_of_them_would_not_fit() -> None:

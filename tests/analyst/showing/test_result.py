@@ -333,7 +333,9 @@ def test_the_document_of_a_preview_says_what_it_would_cost() -> None:
 def test_a_preview_prints_the_expected_error_and_that_nothing_was_spent() -> None:
     text = str(PreviewResult(PREVIEW))
     assert "± 0.123" in text
-    assert "this question would cost ε = 0.5 (δ = 10⁻⁷); in all 0.9 (δ = 10⁻⁶, per patient, not a plain sum); " in text
+    assert "± is one standard error; half of a 95 % interval is about twice that." in text
+    assert "\n± of AVG(sbp) is for 40000 declared patients.\n" in text, "below the table, which stays narrow"
+    assert "this question would cost ε = 0.5 (δ = 10⁻⁷); so far 0.9 (δ = 10⁻⁶, per patient, not a plain sum); " in text
     assert "This question would cost ε = 0.5 at δ = 1e-07. The study has spent" in PreviewResult(PREVIEW).explain()
     assert text.endswith("nothing was asked of a site and nothing was spent.")
     again = str(PreviewResult(dataclasses.replace(PREVIEW, replayed=True)))

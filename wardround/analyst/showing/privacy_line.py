@@ -33,7 +33,7 @@ def preview_line(preview: Preview, *, cap: float | None) -> str:
     """What a question would cost, before it is asked."""
     privacy = preview.privacy
     paid = ", paid before: asking it again would cost nothing" if preview.replayed else ""
-    return f"this question would cost {_charge(privacy)}{paid}; {_rest(preview.unit, privacy, cap)}"
+    return f"this question would cost {_charge(privacy)}{paid}; {_rest(preview.unit, privacy, cap, when='so far')}"
 
 
 def delta_text(delta: float) -> str:
@@ -52,13 +52,13 @@ def _charge(privacy: PrivacyStatement) -> str:
     return f"ε = {charged.epsilon:.4g}{own}"
 
 
-def _rest(unit: str, privacy: PrivacyStatement, cap: float | None) -> str:
+def _rest(unit: str, privacy: PrivacyStatement, cap: float | None, *, when: str = "in all") -> str:
     spent = privacy.spent
     whole = "" if cap is None else f" of {cap:.4g}"
     whom = "per patient" if unit == Unit.PATIENT else "per event, not per patient"
     where = "" if privacy.overlap == 1 else f" at up to {privacy.overlap} hospitals"
     terms = f"δ = {delta_text(spent.delta)}, {whom}{where}, not a plain sum"
-    return f"in all {spent.epsilon:.4g}{whole} ({terms}); noise: {_noise(privacy)}"
+    return f"{when} {spent.epsilon:.4g}{whole} ({terms}); noise: {_noise(privacy)}"
 
 
 def _noise(privacy: PrivacyStatement) -> str:

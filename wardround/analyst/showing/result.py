@@ -279,21 +279,36 @@ class PreviewResult(Readable):
 
     def _table(self) -> TextTable:
         expected = self.preview.expected
-        aggregates = () if self.query is None else self.query.aggregates
-        known = len(aggregates) == len(expected)
         split = any(each.share < 1.0 for each in expected)
         rows = tuple(
             (
-                label_text(aggregates[place]) if known else statistic_label(each.statistic, each.column),
-                each.note,
+                label,
                 str(each.groups),
                 *((percent(each.share),) if split else ()),
                 f"± {each.standard_error:.3g}",
             )
-            for place, each in enumerate(expected)
+            for label, each in zip(self._labels(), expected, strict=True)
         )
         share = ("share of the charge",) if split else ()
-        return TextTable(("statistic", "note", "groups", *share, "expected error"), rows, 2 + len(share))
+        return TextTable(("statistic", "groups", *share, "expected error"), rows, 2 + len(share))
+
+    def _labels(self) -> list[str]:
+        expected = self.preview.expected
+        aggregates = () if self.query is None else self.query.aggregates
+        if len(aggregates) == len(expected):
+            return [label_text(aggregate) for aggregate in aggregates]
+        return [statistic_label(each.statistic, each.column) for each in expected]
+
+    def _errors(self) -> list[str]:
+        """What ± means, and under which assumption; what several share is said once."""
+        assumed: dict[str, list[str]] = {}
+        for label, each in zip(self._labels(), self.preview.expected, strict=True):
+            if each.note:
+                assumed.setdefault(each.note, []).append(label)
+        return [
+            "± is one standard error; half of a 95 % interval is about twice that.",
+            *(f"± of {', '.join(labels)} is {note}." for note, labels in assumed.items()),
+        ]
 
     def explain(self) -> str:
         """Whom the answer would protect and how, what is left and what that means for one patient."""
@@ -309,7 +324,10 @@ class PreviewResult(Readable):
 
     def _paragraphs(self) -> list[str]:
         return [
+            *self._errors(),
+            *([""] if self.preview.by_error else []),
             *error_lines(self.preview.by_error, self.query),
+            *([""] if self.preview.by_error else []),
             *self._split(),
             *([] if self.preview.dearer is None else [dearer_text(self.preview.dearer, self.query)]),
             f"Sites to be asked: {listed(self.preview.sites) or 'none'}.",
