@@ -13,7 +13,7 @@ import typer
 
 from wardround.cli.door.command_groups import Door
 from wardround.cli.door.tools import version
-from wardround.cli.terminal.console import Interrupted, fail, note
+from wardround.cli.terminal.console import Interrupted, Unwritable, fail, note, write_plainly
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken
 
 # gRPC writes its own lines about failed handshakes to standard error; ours say the same in one sentence.
@@ -60,7 +60,7 @@ def _plainly(mistake: click.ClickException) -> str:
     if isinstance(mistake, click.NoSuchOption):
         near = " or ".join(mistake.possibilities or ())
         return f"No such option {mistake.option_name}{f'; did you mean {near}?' if near else '.'}"
-    sentence = mistake.format_message().rstrip()
+    sentence = " ".join(mistake.format_message().split())
     for theirs, ours in (
         (" (env var: 'None')", ""),
         ("a valid float", "a number"),
@@ -89,11 +89,13 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(words: list[str]) -> NoReturn:
     as_json = "--json" in words
     output = sys.stdout
+    write_plainly()
     try:
         # An older typer raises what an interruption is; a newer one returns its code and says nothing.
         outcome = typer.main.get_command(app).main(args=words, prog_name="wardround", standalone_mode=False)
     except FederationError as error:
-        fail(error, as_json=as_json)
+        # A document about an output that takes none would fail in the same way.
+        fail(error, as_json=as_json and not isinstance(error, Unwritable))
     except _MISTAKES as error:
         usage = getattr(error, "ctx", None)
         if (usage is not None and not words) or error.format_message().startswith("Usage:"):

@@ -7,6 +7,8 @@ was begun by us, so nobody's words can be taken for a line of ours.
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import logging
 import os
@@ -20,6 +22,17 @@ from wardround.federation.plain_text import escaped, fitted, rows
 Document = Mapping[str, object]
 
 _COLUMNS = 80
+_IN_ASCII = {
+    "±": "+/-", "─": "-", "━": "-", "…": "...", "→": "->", "×": "x", "≥": ">=", "≤": "<=", "·": "*", "“": '"', "”": '"',
+    "ε": "epsilon", "δ": "delta", "χ": "chi", "σ": "sigma", "μ": "mu", "⁻": "^-", "√": "sqrt ",
+} | dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True))  # fmt: skip
+_PLAINLY = "wardround-plainly"
+
+
+class Unwritable(Unavailable):
+    """What was found cannot be written where it was to go."""
+
+    sentence = "The output cannot be written."
 
 
 class Interrupted(Unavailable):
@@ -28,6 +41,22 @@ class Interrupted(Unavailable):
     sentence = "interrupted."
     # What shells expect of a program that Ctrl-C ended.
     exit_code = 130
+
+
+def write_plainly() -> None:
+    """Whatever letters this terminal or file takes, an answer that was paid for can be read on it."""
+    codecs.register_error(_PLAINLY, _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_PLAINLY)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    spelt = (_IN_ASCII.get(letter) or letter.encode("ascii", "backslashreplace").decode("ascii") for letter in letters)
+    return "".join(spelt), error.end
 
 
 def say(*lines: str) -> None:
@@ -71,14 +100,19 @@ def columns(stream: TextIO) -> int | None:
 
 
 def _write(stream: TextIO, lines: list[str]) -> None:
-    stream.write("".join(f"{line}\n" for line in lines))
-    stream.flush()
+    try:
+        stream.write("".join(f"{line}\n" for line in lines))
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+        raise Unwritable(f"The output cannot be written ({why}); make room or write it elsewhere.") from None
 
 
 def print_document(document: Document) -> None:
     """The one JSON document of this call: whatever ASCII cannot show is written out, and nothing is lost."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=True, allow_nan=False) + "\n")
-    sys.stdout.flush()
+    _write(sys.stdout, [json.dumps(document, ensure_ascii=True, allow_nan=False)])
 
 
 def fail(error: FederationError, *, as_json: bool) -> NoReturn:
