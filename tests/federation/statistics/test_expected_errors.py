@@ -73,6 +73,14 @@ def test_the_expected_error_of_a_mean_or_a_share_is_for_its_worst_value() -> Non
     assert share.standard_error == pytest.approx(math.sqrt(below.variance) * float(other.grid) / PEOPLE)
 
 
+def test_the_expected_error_of_a_curve_that_the_noise_hides_is_a_share_still() -> None:
+    """Who is at risk has a number always, and a larger error than any share."""
+    experiment = Experiment.of(Aggregate(Statistic.SURVIVAL, "months", ("died",), bins=5))
+    (promised,) = expected_errors(experiment.plan, experiment.form, {"s0": 3}, SUM)
+    assert promised.standard_error == 0.5
+    assert promised.note.endswith("; the noise will probably hide it")
+
+
 def test_ten_sites_have_the_error_of_one_noise_times_the_root_of_ten() -> None:
     aggregates = (Aggregate(Statistic.QUANTILE, "sbp", level=0.5), Aggregate(Statistic.VARIANCE, "age"))
     experiment = Experiment.of(*aggregates, sites=10)
