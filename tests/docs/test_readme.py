@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.cli.calling import call
 from tests.docs.pages import ROOT, prose
 from tests.docs.test_notebooks import NOTEBOOKS
+from tests.docs.walk import Walk
 from wardround.privacy.report.compare import _ACCOUNTANTS
 
 TEXT = " ".join(prose(ROOT / "README.md").split())
@@ -15,6 +18,17 @@ PICTURE = (ROOT / "docs" / "who-talks-to-whom.svg").read_text("utf-8")
 WORDS = {6: "six", 7: "seven"}
 # What people can read, by the guideline for text of this size (WCAG 2, AA).
 CONTRAST = 4.5
+
+
+def test_the_error_of_the_first_counts_is_the_one_that_the_question_has(tmp_path: Path) -> None:
+    with Walk(tmp_path) as walk:
+        walk.follow(ROOT / "README.md", until_the_first_command=True)
+    sql = "SELECT diagnosis, COUNT(*), AVG(sbp) FROM encounters WHERE age >= 40 GROUP BY diagnosis"
+    where = ("--study", tmp_path / "study.toml", "--tables", tmp_path / "hospitals", "--epsilon", "0.5")
+    counts = re.compile(r"^[A-Z]\d\d +\d+ (± \d+)", re.MULTILINE)
+    found = counts.findall(call("simulate", *where, sql).out)
+    assert len(found) == 4
+    assert counts.findall((ROOT / "README.md").read_text("utf-8")) == found
 
 
 def test_the_belief_that_the_readme_promises_is_the_most_it_can_be() -> None:
