@@ -114,6 +114,7 @@ def ask(
                 on_round=progress.begin,
                 on_note=progress.note,
             )
+            progress.end(result.answer)
     draw(result, plot)
     shown = result.text(long=long, intervals=intervals, explain=explain, width=columns(sys.stdout))
     print_document(result.document()) if as_json else show(shown)

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.calling import call
 from wardround.analyst.link.link import RoundNotice
 from wardround.cli.terminal.round_lines import RoundLines
-from wardround.federation.question.answer import Progress, SiteState
+from wardround.federation.question.answer import Answer, Loss, PrivacyStatement, Progress, Remaining, SiteState
 
 pytestmark = pytest.mark.usefixtures("same_noise")
 
@@ -87,3 +87,19 @@ def test_every_round_has_its_title_and_its_sites(monkeypatch: pytest.MonkeyPatch
         "round 2 of 2: the question",
         "  north  answered",
     ]
+
+
+def test_whoever_the_answer_has_is_not_left_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    sites = {"a": SiteState.RELEASED, "b": SiteState.OPEN, "c": SiteState.OPEN, "d": SiteState.OPEN}
+    stored, lines = RoundLines(), RoundLines()
+    privacy = PrivacyStatement(
+        "discrete_gaussian", Loss(0.3, 1e-6), Loss(0.9, 1e-6), Remaining(2.0, 0.7), 1, "parallel"
+    )
+    answer = Answer("ab" * 32, "patient", False, False, ("a", "b"), (("c", "PlanRefused"),), ("d",), (), privacy)
+    stored.end(answer)
+    assert stream.getvalue() == "", "a stored answer waited for nobody"
+    lines.show(Progress(1, tuple(sites.items())))
+    lines.end(answer)
+    assert stream.getvalue().splitlines()[4:] == ["  b  answered", "  c  refused", "  d  missing"]

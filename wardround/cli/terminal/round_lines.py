@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from wardround.cli.terminal.bar import bar_for
 from wardround.cli.terminal.console import note
 from wardround.federation.plain_text import escaped
-from wardround.federation.question.answer import Progress, SiteState
+from wardround.federation.question.answer import Answer, Progress, SiteState
 
 if TYPE_CHECKING:
     from wardround.analyst.learning.driver import TrainingRound
@@ -54,6 +54,14 @@ class RoundLines:
             self._bar.show(text, done=_answered(progress), total=len(progress.sites))
         elif not self._quiet:
             self._shown = tell_changes(progress, self._shown, note)
+
+    def end(self, answer: Answer) -> None:
+        """The last sites' word comes with the answer, and nobody is left waiting whom it has."""
+        states = dict.fromkeys((*answer.answered, *answer.left_out), SiteState.RELEASED)
+        states |= dict.fromkeys((site for site, _ in answer.refused), SiteState.REFUSED)
+        states |= dict.fromkeys(answer.missing, SiteState.MISSING)
+        if self._shown:
+            self.show(Progress(0, tuple((site, states.get(site, state)) for site, state in self._shown.items())))
 
     def note(self, text: str) -> None:
         """A line that stays, and is more than progress."""
