@@ -12,6 +12,7 @@ from site_agent.serving.folder import open_folder
 from site_agent.serving.serve import open_ledger
 from site_agent.store.closed_tables import Reason, Turn
 from site_agent.store.outbox import HistoryLine
+from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.filter import epsilon_charged
 
 
@@ -39,7 +40,10 @@ class Departure:
         numbers = "number" if self.line.values == 1 else "numbers"
         what = f"{self.line.values} noised {numbers}" if self.line.kind == "released" else "a refusal"
         state = "received" if self.line.delivered else "not yet received"
-        return f"{self.line.date}  {self.line.plan_id[:16]}  {what:<22} ε = {self.epsilon:<8.4g} {state}"
+        # Numbers that cost nothing would look like a leak.
+        prepaid = self.line.kind == "released" and self.line.cost == Cost.zero()
+        paid = ", paid with its training's first round" if prepaid else ""
+        return f"{self.line.date}  {self.line.plan_id[:16]}  {what:<22} ε = {self.epsilon:<8.4g} {state}{paid}"
 
 
 @dataclass(frozen=True, slots=True)
