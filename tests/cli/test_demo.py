@@ -24,6 +24,8 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     assert isinstance(replayed, dict)
     assert all(answer["sites"]["answered"] == ["north-general", "st-mary"] for answer in answers)
     assert replayed["estimates"] == answers[0]["estimates"]
+    assert f"  cd {kept}\n" in story, "how to go on with what was kept"
+    assert "for site in north-general st-mary; do wardround site serve $site & done" in story
     assert "(identical) and cost nothing" in story
     # The last time of both curves is known with this many patients, whatever the noise.
     assert re.search(r"→ After 48 months survival is -?[0-9.]+ ± [0-9.]+ percentage points higher", story)

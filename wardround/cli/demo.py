@@ -6,6 +6,7 @@ It ends by itself and leaves nothing running, and nothing on the disk but its pi
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -154,6 +155,12 @@ class _Story:
         ledgers = {name: self.scene.verify(name) for name in ("consortium", *names)}
         kept = f"Everything is kept in {keep}." if keep else "The rest was deleted; keep it next time with --keep DIR."
         tell(f"\nPictures: {self.pictures}. {kept}")
+        if keep:
+            tell("To ask more, serve it again:")
+            tell(f"  cd {shlex.quote(str(keep))}")
+            tell("  wardround coordinator serve consortium &")
+            tell(f"  for site in {' '.join(names)}; do wardround site serve $site & done")
+            tell('  wardround ask --profile analyst.profile "SELECT sex, AVG(sbp) FROM encounters GROUP BY sex"')
         tell("Next: README.md for a first question of your own, docs/site.md to run a hospital's agent,")
         tell("docs/coordinator.md to run a study, docs/learning.md to train a model,")
         tell("`wardround simulate --help` to try your own tables.")
