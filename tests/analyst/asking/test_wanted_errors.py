@@ -43,6 +43,11 @@ def test_one_number_is_enough_for_one_aggregate_and_none_is_none() -> None:
     assert errors(None) == ()
 
 
+def test_several_errors_for_one_aggregate_are_one_sentence() -> None:
+    with pytest.raises(QueryMistaken, match=r"^there are 2 errors for COUNT\(\*\); give one\.$"):
+        errors((1, 2), "SELECT COUNT(*) FROM encounters")
+
+
 @pytest.mark.parametrize(
     ("wanted", "sentence"),
     [

@@ -53,7 +53,10 @@ def test_a_dry_run_shows_error_epsilon_and_share_of_what_is_left() -> None:
         "COUNT(*) ± 100, AVG(sbp) ± 1",
     ]
     assert [line.split("  ")[-1].strip() for line in lines[start + 3 : start + 5]] == ["14 %", "more than is left"]
-    assert "cannot be had" in lines[start + 2]
+    assert lines[start + 2].endswith("cannot be had"), "no blanks at the end"
+    tiny = dataclasses.replace(dry_run().preview.by_error[1], share=3e-8)
+    shown = str(PreviewResult(dataclasses.replace(dry_run().preview, by_error=(tiny,)), QUERY))
+    assert "  hardly any\n" in shown
 
 
 def test_json_has_the_table_under_a_key_of_its_own() -> None:

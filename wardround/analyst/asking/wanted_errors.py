@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from wardround.analyst.asking.multi_round import MultiRoundQuestion
+from wardround.analyst.showing.interpretation import plural
 from wardround.analyst.tables.presentation import BoundQuestion
 from wardround.federation.errors import Mistaken, QueryMistaken
 from wardround.federation.plan.sql_text import aggregate_text, label_text
@@ -40,9 +41,11 @@ def errors_of(wanted: WantedError | None, course: MultiRoundQuestion) -> tuple[f
         if not (math.isfinite(number) and number > 0):
             raise QueryMistaken(f"an error must be a finite number above 0, not {number!r}.")
     if len(numbers) != len(labels):
+        there = f"there {'is' if len(numbers) == 1 else 'are'} {len(numbers)} {plural(len(numbers), 'error')}"
+        if len(labels) == 1:
+            raise QueryMistaken(f"{there} for {labels[0]}; give one.")
         raise QueryMistaken(
-            f"there {'is' if len(numbers) == 1 else 'are'} {len(numbers)} {'error' if len(numbers) == 1 else 'errors'} "
-            f"for {len(labels)} aggregates; give one for each of {', '.join(labels)}, in this order or by name."
+            f"{there} for {len(labels)} aggregates; give one for each of {', '.join(labels)}, in this order or by name."
         )
     return tuple(float(number) for number in numbers)
 

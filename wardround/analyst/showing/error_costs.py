@@ -11,6 +11,7 @@ from wardround.federation.question.answer import DearerNoise, ErrorCost, WhyDear
 from wardround.federation.question.query import Query
 
 _NOISES = {"discrete_gaussian": "Gaussian", "discrete_laplace": "Laplace"}
+_HARDLY = 1e-4
 _WHY = {
     WhyDearer.USED_UP: "its part of the budget was used up",
     WhyDearer.DOES_NOT_FIT: "this question does not fit its part of the budget",
@@ -84,4 +85,4 @@ def _errors_text(errors: Sequence[float], labels: Sequence[str]) -> str:
 def _share_text(share: float | None) -> str:
     if share is None or share > 1.0:
         return "more than is left"
-    return percent(share)
+    return "hardly any" if share < _HARDLY else percent(share)

@@ -17,6 +17,7 @@ MAX_LISTED = 8
 # How wide a text of other people may make a column: the number beside it must stay in sight.
 _MAX_COLUMNS = 100
 _MAX_DECIMALS = 12
+_GAP = "  "
 _INHERITED = "color: inherit; background: transparent; border-color: currentColor"
 _LEFT = ' style="text-align: left"'
 _RIGHT = ' style="text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums"'
@@ -107,7 +108,7 @@ def as_text(table: TextTable) -> str:
     lines = [table.headings, *table.rows[:MAX_LINES]]
     widths = [max(width_of(line[index]) for line in lines) for index in range(len(table.headings))]
     texts = [_line(line, widths, table.numeric) for line in lines]
-    texts.insert(1, "─" * width_of(texts[0]) if texts[0] else "")
+    texts.insert(1, "─" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
     return "\n".join([*texts, *_more(table)])
 
 
@@ -144,7 +145,7 @@ def _line(cells: tuple[str, ...], widths: Sequence[int], numeric: int) -> str:
         blank + escaped(cell) if index >= first_number else escaped(cell) + blank
         for index, (cell, blank) in enumerate(zip(cells, blanks, strict=True))
     ]
-    return "  ".join(aligned)
+    return _GAP.join(aligned).rstrip()
 
 
 def _more(table: TextTable) -> list[str]:
