@@ -10,6 +10,7 @@ than it has to be.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -86,7 +87,7 @@ class ByError:
 
     def errors(self, factor: float) -> tuple[float, ...]:
         """So many times what was asked for."""
-        return tuple(factor * error for error in self.request.errors)
+        return tuple(min(factor * error, sys.float_info.max) for error in self.request.errors)
 
     def reached(self, errors: tuple[float, ...]) -> tuple[Planned[AnswerLayout], ...]:
         """The same for other errors; none where no budget reaches them."""
@@ -163,7 +164,7 @@ class ByError:
         while not self.reached(self.errors(high)):
             # Ever longer steps: a person may ask for an error that is smaller than any by hundreds of digits.
             low, high = high, _STEP * high * high
-            if not all(map(math.isfinite, self.errors(high))):
+            if not math.isfinite(high):
                 return None
         while high > _CLOSE * low:
             middle = math.sqrt(low) * math.sqrt(high)

@@ -119,6 +119,13 @@ def test_the_ceiling_leaves_out_what_is_above_it() -> None:
             wanted(1e-300),
             "COUNT(DISTINCT patient_id) ± 1e-300 cannot be had with the study's whole budget; the smallest is ± 4.",
         ),
+        (
+            wanted(1e-300, 50.0, query=BOTH),
+            (
+                "these errors cannot be had with the study's whole budget; the smallest in the same proportion are "
+                "COUNT(DISTINCT patient_id) ± 4, AVG(sbp) ± 2e+302."
+            ),
+        ),
         (wanted(5.0, epsilon=0.1), "COUNT(DISTINCT patient_id) ± 5 cannot be had with ε = 0.1; the smallest is ± 41."),
         (
             wanted(9.0, 0.001, query=BOTH),
@@ -138,7 +145,7 @@ def test_what_no_budget_reaches_is_one_sentence_that_says_what_can_be_had(asked:
         asked.planned()
     assert mistake.value.message == sentence
     offered = tuple(
-        float(number) for number in re.findall(r"± ([0-9.]+?)(?=[,.;]? |[,.;]?$)", sentence.partition(";")[2])
+        float(number) for number in re.findall(r"± ([0-9.e+]+?)(?=[,.;]? |[,.;]?$)", sentence.partition(";")[2])
     )
     if offered:
         assert asked.reached(offered), "what is offered is accepted when it is asked for"
