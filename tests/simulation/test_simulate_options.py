@@ -41,6 +41,16 @@ def test_repeat_one_is_still_a_list_of_runs(place: Path) -> None:
     assert "runs" not in simulate(place, COUNT)
 
 
+def test_a_hospital_whose_file_has_another_name_is_named(place: Path) -> None:
+    assert called(place, COUNT).err == ""
+    for name in ("spare", ".hidden"):
+        (place / "sites" / name).mkdir()
+        (place / "sites" / name / "encounter.csv").write_text("patient_id\n", encoding="utf-8")
+    done = called(place, COUNT)
+    assert "Answered: east, north, south, west." in done.out
+    assert done.err == "spare took no part: it holds no file of the study's tables, such as encounters.csv.\n"
+
+
 @pytest.mark.parametrize("repeat", [0, -1, 100_001])
 def test_a_senseless_number_of_runs_is_refused(place: Path, repeat: int) -> None:
     done = called(place, COUNT, "--repeat", repeat, "--json")

@@ -76,6 +76,7 @@ def simulate(
 ) -> None:
     """Try a study on your own tables: the same roles, in one process, without sockets."""
     from wardround.cli.terminal.step_lines import Steps
+    from wardround.simulation.sites import without_tables
 
     if privacy not in ("site", "sum"):
         raise Mistaken(f"--privacy is {privacy!r}; it must be 'site' or 'sum'.")
@@ -104,6 +105,8 @@ def simulate(
                 show(form.text(result))
             if runs > 1:
                 steps.count(f"{number} of {runs} done", done=number, total=runs)
+    for name in without_tables(tables, agreed):
+        note(f"{name} took no part: it holds no file of the study's tables, such as {agreed.tables[0].name}.csv.")
     if as_json:
         print_document(documents[0] if repeat is None else {"runs": documents})
 

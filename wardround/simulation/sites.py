@@ -133,14 +133,8 @@ def find_sites(folder: Path, study: Study) -> dict[str, Dataset]:
     if not folder.is_dir():
         raise ConfigurationMistaken(f"{folder} is not a folder; expected {folder}/<site>/<table>.csv or .parquet.")
     datasets: dict[str, Dataset] = {}
-    for place in sorted(path for path in folder.iterdir() if path.is_dir()):
-        tables = {
-            table.name: TableSource(str(file.absolute()))
-            for table in study.tables
-            for suffix in SUFFIXES
-            if (file := place / f"{table.name}{suffix}").exists()
-        }
-        if tables:
+    for place in _places(folder):
+        if tables := {name: TableSource(str(file.absolute())) for name, file in _tables_in(place, study).items()}:
             # The rows that count when a patient has too many are chosen alike in every run of a simulation.
             key = hashlib.sha256(place.name.encode()).digest()
             datasets[place.name] = Remembering(open_dataset(tables, folder=place, key=key))
@@ -148,6 +142,24 @@ def find_sites(folder: Path, study: Study) -> dict[str, Dataset]:
         wanted = ", ".join(f"<site>/{table.name}.csv" for table in study.tables)
         raise ConfigurationMistaken(f"{folder} holds no site's tables; expected {wanted} (or .parquet) inside it.")
     return datasets
+
+
+def without_tables(folder: Path, study: Study) -> list[str]:
+    """The folders beside the sites' that hold none of the study's tables: perhaps a file has another name."""
+    return [place.name for place in _places(folder) if place.name[0] not in "._" and not _tables_in(place, study)]
+
+
+def _places(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir())
+
+
+def _tables_in(place: Path, study: Study) -> dict[str, Path]:
+    return {
+        table.name: file
+        for table in study.tables
+        for suffix in SUFFIXES
+        if (file := place / f"{table.name}{suffix}").exists()
+    }
 
 
 def rounded_patients(dataset: Dataset, study: Study) -> int:
