@@ -107,6 +107,8 @@ def _write(stream: TextIO, lines: list[str]) -> None:
         raise
     except OSError as error:
         why = os.strerror(error.errno or 0)
+        # What is still held back would be written once more as the process ends, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         raise Unwritable(f"The output cannot be written ({why}); make room or write it elsewhere.") from None
 
 
