@@ -11,7 +11,7 @@ import pytest
 
 from wardround.analyst.showing.documents import error_document
 from wardround.analyst.showing.result import PreviewResult, Result
-from wardround.analyst.tables.text_tables import MAX_LINES, decimals_for, interval_text, with_error
+from wardround.analyst.tables.text_tables import MAX_LINES, decimals_for, interval_text, number_text, with_error
 from wardround.federation.errors import BudgetExceeded, QueryMistaken
 from wardround.federation.question.answer import (
     Answer,
@@ -163,6 +163,12 @@ def test_digits_follow_the_error(value: float, error: float, text: str) -> None:
 
 def test_an_exact_interval_is_its_value() -> None:
     assert interval_text((7.0, 7.0), 0.0) == "[7, 7]"
+    assert [number_text(number, digits=3) for number in (50999.0, -1234.5, 0.01234, 5e307)] == [
+        "51000",
+        "-1230",
+        "0.0123",
+        "5e+307",
+    ]
     assert decimals_for(math.nan) == 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wardround.analyst.showing.documents import Json, finite
-from wardround.analyst.tables.text_tables import TextTable, as_text, percent
+from wardround.analyst.tables.text_tables import TextTable, as_text, number_text, percent
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import DearerNoise, ErrorCost, WhyDearer
 from wardround.federation.question.query import Query
@@ -78,8 +78,8 @@ def error_documents(costs: Sequence[ErrorCost]) -> list[Json]:
 
 def _errors_text(errors: Sequence[float], labels: Sequence[str]) -> str:
     if len(errors) == 1 or len(errors) != len(labels):
-        return ", ".join(f"± {error:.4g}" for error in errors)
-    return ", ".join(f"{label} ± {error:.4g}" for label, error in zip(labels, errors, strict=True))
+        return ", ".join(f"± {number_text(error)}" for error in errors)
+    return ", ".join(f"{label} ± {number_text(error)}" for label, error in zip(labels, errors, strict=True))
 
 
 def _share_text(share: float | None) -> str:

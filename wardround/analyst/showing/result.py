@@ -28,6 +28,7 @@ from wardround.analyst.tables.text_tables import (
     as_text,
     isolated,
     listed,
+    number_text,
     percent,
     with_error,
 )
@@ -285,7 +286,7 @@ class PreviewResult(Readable):
                 label,
                 str(each.groups),
                 *((percent(each.share),) if split else ()),
-                f"± {each.standard_error:.3g}",
+                f"± {number_text(each.standard_error, digits=3)}",
             )
             for label, each in zip(self._labels(), expected, strict=True)
         )

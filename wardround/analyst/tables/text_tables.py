@@ -18,6 +18,8 @@ MAX_LISTED = 8
 _MAX_COLUMNS = 100
 _MAX_DECIMALS = 12
 _GAP = "  "
+# Above it noughts are harder to count than an exponent is to read.
+_TOO_LONG = 1e12
 _INHERITED = "color: inherit; background: transparent; border-color: currentColor"
 _LEFT = ' style="text-align: left"'
 _RIGHT = ' style="text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums"'
@@ -65,6 +67,12 @@ def with_error(value: float, standard_error: float, *, exact: bool = True) -> st
         return f"{value:.12g}" if exact else f"{value:.4g}"
     decimals = decimals_for(standard_error)
     return f"{value:.{decimals}f} ± {standard_error:.{decimals}f}"
+
+
+def number_text(number: float, *, digits: int = 4) -> str:
+    """A few digits of a number that has no error to round by; `20000`, not `2e+04`."""
+    rounded = float(f"{number:.{digits}g}")
+    return f"{rounded:.0f}" if 10.0**digits <= abs(rounded) < _TOO_LONG else f"{rounded:.{digits}g}"
 
 
 def interval_text(interval: tuple[float, float], standard_error: float) -> str:
