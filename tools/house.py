@@ -6,6 +6,7 @@ make mirrors
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 from collections import Counter, defaultdict
@@ -60,11 +61,12 @@ def tracked(pattern: str) -> list[str]:
     return found.stdout.split()
 
 
-def sources() -> list[Source]:
+@functools.cache
+def sources() -> tuple[Source, ...]:
     """What is shipped and written by hand."""
     names = [name for name in tracked("*.py") if name.startswith(SHIPPED) and "_generated" not in name]
     texts = {name: (ROOT / name).read_text("utf-8") for name in names}
-    return [Source(name, text, ast.parse(text)) for name, text in texts.items()]
+    return tuple(Source(name, text, ast.parse(text)) for name, text in texts.items())
 
 
 def imports(found: Iterable[Source]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import tomllib
@@ -51,6 +52,7 @@ def modules(requirements: list[str]) -> set[str]:
     return {MODULES.get(name, name) for name in names(requirements)}
 
 
+@functools.cache
 def imported_by(*folders: str) -> set[str]:
     found = {name.partition(".")[0] for path in python_files(*folders) for _, name in imported(read(path).tree)}
     return found - set(sys.stdlib_module_names) - OURS

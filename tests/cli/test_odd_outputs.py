@@ -39,5 +39,11 @@ def test_a_full_disk_is_named_in_one_sentence(form: tuple[str, ...]) -> None:
     )
 
 
+def test_a_closed_output_is_no_failure() -> None:
+    words = " ".join(COMMAND)
+    done = subprocess.run(["/bin/sh", "-c", f"{words} >&-"], stderr=subprocess.PIPE, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_choice_of_words_is_listed_in_one_line() -> None:
     assert call("completion").sentence().startswith("Missing argument 'bash|zsh|fish'. Choose from: bash, zsh, fish.")

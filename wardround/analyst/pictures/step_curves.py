@@ -85,6 +85,8 @@ def _draw_curve(ax: Axes, points: Sequence[Point], style: Style) -> None:
         markerfacecolor=style.face,
         markersize=3.5,
         markevery=max(1, len(points) // 8),
+        # The first and the last mark stand on the edge.
+        clip_on=False,
     )
     ax.fill_between(
         times,

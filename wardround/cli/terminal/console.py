@@ -46,6 +46,8 @@ class Interrupted(Unavailable):
 def write_plainly() -> None:
     """Whatever letters this terminal or file takes, an answer that was paid for can be read on it."""
     codecs.register_error(_PLAINLY, _in_ascii)
+    # Whoever closed an output wants nothing on it.
+    sys.stdout, sys.stderr = (stream or io.TextIOWrapper(io.BytesIO()) for stream in (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_PLAINLY)
