@@ -115,9 +115,8 @@ def ask(
                 on_note=progress.note,
             )
             progress.end(result.answer)
-    draw(result, plot)
     shown = result.text(long=long, intervals=intervals, explain=explain, width=columns(sys.stdout))
-    print_document(result.document()) if as_json else show(shown)
+    tell(result, shown, plot=plot, as_json=as_json)
 
 
 def budget(
@@ -133,8 +132,7 @@ def budget(
     check_plot(plot)
     with connect(profile) as federation, Steps(COORDINATOR, quiet=quiet):
         report = federation.budget()
-    draw(report, plot)
-    print_document(report.document()) if as_json else show(str(report))
+    tell(report, str(report), plot=plot, as_json=as_json)
 
 
 def describe(profile: Profile, quiet: Quiet = False, as_json: AsJson = False) -> None:
@@ -180,6 +178,15 @@ def check_plot(plot: Path | None) -> None:
         from wardround.analyst.pictures.picture_files import check_place
 
         check_place(plot)
+
+
+def tell(result: Result | BudgetResult | TrainingResult, text: str, *, plot: Path | None, as_json: bool) -> None:
+    """Show what was found and draw it: what was paid for is read also where its picture fails."""
+    if not as_json:
+        show(text)
+    draw(result, plot)
+    if as_json:
+        print_document(result.document())
 
 
 def draw(result: Result | BudgetResult | TrainingResult, plot: Path | None) -> None:

@@ -97,12 +97,12 @@ def simulate(
             else _models(agreed, tables, trial, train, out=out, steps=steps)
         )
         for number, result in enumerate(results, start=1):
-            draw(result, plot)
             if as_json:
                 documents.append(result.document())
             else:
                 steps.make_room()
                 show(form.text(result))
+            draw(result, plot)
             if runs > 1:
                 steps.count(f"{number} of {runs} done", done=number, total=runs)
     for name in without_tables(tables, agreed):

@@ -17,8 +17,8 @@ from wardround.cli.analyst_commands import (
     Quiet,
     check_plot,
     chosen_nonce,
-    draw,
     going_on,
+    tell,
     tell_nonce,
 )
 from wardround.cli.terminal.console import print_document, show
@@ -82,6 +82,5 @@ def train(
                 on_round=lines.begin,
                 on_note=lines.note,
             )
-    draw(result, plot)
     shown = f"{result}\n{result.explain()}" if explain else str(result)
-    print_document(result.document()) if as_json else show(shown)
+    tell(result, shown, plot=plot, as_json=as_json)

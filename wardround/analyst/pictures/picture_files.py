@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import stat
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,9 +37,19 @@ def check_place(path: Path) -> None:
     if path.suffix.lower() not in _WITHOUT_DATE:
         raise Mistaken(f"--plot writes SVG, PNG or PDF; name a file ending in .svg, .png or .pdf, not {path.name!r}.")
     # The file takes its place by a new one being renamed, so the folder decides.
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK) or not _may_be_a_file(path):
         raise _unwritable(path)
     need_matplotlib()
+
+
+def _may_be_a_file(path: Path) -> bool:
+    try:
+        return not stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        # A name that no file can have, for one.
+        return False
 
 
 def write_picture(axes: Axes, path: Path) -> None:
