@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from site_agent.reading.relations.scopes import Unclear
+from wardround.federation.errors import SchemaRefused
 
 Types = tuple[str, ...]
 Asked = Callable[[exp.Query], Types | None]
@@ -36,12 +37,22 @@ class Merging:
     unguarded: tuple[type[exp.Expr], ...] = ()
 
 
-def check_conversions(query: exp.Query, asked: Asked, merging: Merging) -> None:
-    """Refuse a relation in which a value could fail a conversion that nobody wrote.
+def require_total_conversions(query: exp.Query, asked: Asked, merging: Merging, *, table: str) -> None:
+    """Refuse the relation of a table in which a value could fail a conversion that nobody wrote.
 
     Raises:
-        Unclear: one sentence, made of types and of the relation's own words.
+        SchemaRefused: one sentence, made of types and of the relation's own words.
     """
+    fault = ""
+    try:
+        _check(query, asked, merging)
+    except Unclear as unclear:
+        fault = str(unclear)
+    if fault:
+        raise SchemaRefused(f"tables.{table}.relation {fault}.")
+
+
+def _check(query: exp.Query, asked: Asked, merging: Merging) -> None:
     for united in query.find_all(exp.SetOperation):
         if not isinstance(united.parent_select, exp.SetOperation):
             _check_union(united, asked, merging)

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from wardround.analyst.pictures import bars, series
 from wardround.analyst.pictures.bars import draw_bars, edges_of
 from wardround.analyst.pictures.figure import Panel, Picture
-from wardround.analyst.pictures.lettering import NO_ESTIMATE, Size, error_text, value_text
+from wardround.analyst.pictures.lettering import NO_ESTIMATE, Size, error_text
 from wardround.analyst.pictures.marks import MOST_KEYS
 from wardround.analyst.pictures.picture_words import (
     AxisTitles,
@@ -31,6 +31,7 @@ from wardround.analyst.pictures.points import MOST_ROWS, draw_points, points_hei
 from wardround.analyst.pictures.series import draw_series, is_series
 from wardround.analyst.pictures.step_curves import RowsBelow, draw_steps, steps_height
 from wardround.analyst.pictures.table import draw_table, table_height
+from wardround.analyst.tables.text_tables import value_text
 from wardround.federation.forms.definition import Definition, Drawing, MeasuredIn
 from wardround.federation.question.answer import Answer, Estimate
 from wardround.federation.question.query import Statistic

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import math
 from collections.abc import Sequence
@@ -15,7 +14,6 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from wardround.federation.plain_text import escaped
-from wardround.federation.study.study import Value
 
 Size = tuple[float, float]
 """Width and height of axes, in inches."""
@@ -28,17 +26,6 @@ LINE_INCHES = 0.165
 _POINTS_AN_INCH = 72.0
 _WIDEST = 5.0
 _MOST_TICKS, _FEWEST_TICKS = 7, 1
-
-
-def value_text(value: Value) -> str:
-    """A group's value as it is shown."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case datetime.date():
-            return value.isoformat()
-        case _:
-            return str(value)
 
 
 def number_text(number: float) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from wardround.analyst.tables.text_tables import NOISE_NAMES
 from wardround.federation.question.answer import Estimate, PrivacyStatement
 from wardround.federation.study.study import Value
 
 _MONTH = re.compile(r"(\d{4})-(\d{2})")
 _MONTHS_A_YEAR = 12
-_NOISES = {"discrete_gaussian": "Gaussian noise", "discrete_laplace": "Laplace noise"}
 
 
 class ShownEstimate(Protocol):
@@ -116,6 +116,6 @@ def without_text(*, missing: Iterable[str], refused: Iterable[str], left_out: It
 
 def price_text(privacy: PrivacyStatement) -> str:
     """What it cost, and which noise protects."""
-    noise = _NOISES.get(privacy.mechanism, "")
+    noise = NOISE_NAMES.get(privacy.mechanism)
     charged = f"ε = {privacy.charged.epsilon:.3g}, δ = {privacy.charged.delta:.2g}"
-    return f"{charged}, {noise}." if noise else f"{charged}."
+    return f"{charged}, {noise} noise." if noise else f"{charged}."

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wardround.analyst.showing.documents import Json, finite
-from wardround.analyst.tables.text_tables import TextTable, as_text, number_text, percent
+from wardround.analyst.tables.text_tables import NOISE_NAMES, TextTable, as_text, number_text, percent
 from wardround.federation.plan.sql_text import label_text
 from wardround.federation.question.answer import DearerNoise, ErrorCost, WhyDearer
 from wardround.federation.question.query import Query
 
-_NOISES = {"discrete_gaussian": "Gaussian", "discrete_laplace": "Laplace"}
 _HARDLY = 1e-4
 _WHY = {
     WhyDearer.USED_UP: "its part of the budget was used up",
@@ -20,7 +19,7 @@ _WHY = {
 
 def dearer_text(dearer: DearerNoise, query: Query | None) -> str:
     """One sentence: which noise the question would like, what it would have given, and why it has another."""
-    noise = _NOISES.get(dearer.mechanism, dearer.mechanism)
+    noise = NOISE_NAMES.get(dearer.mechanism, dearer.mechanism)
     place = dearer.place
     if place is None:
         given = f"cost ε = {dearer.instead:.3g} instead of {dearer.actual:.3g}"
@@ -54,7 +53,7 @@ def error_lines(costs: Sequence[ErrorCost], query: Query | None) -> list[str]:
         (
             _errors_text(each.errors, labels),
             "cannot be had" if each.loss is None else f"{each.loss.epsilon:.3g}",
-            _NOISES.get(each.mechanism or "", ""),
+            NOISE_NAMES.get(each.mechanism or "", ""),
             "" if each.loss is None else _share_text(each.share),
         )
         for each in costs

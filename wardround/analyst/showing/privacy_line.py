@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from wardround.analyst.showing.interpretation import plural
+from wardround.analyst.tables.text_tables import NOISE_NAMES
 from wardround.federation.question.answer import Answer, Preview, PrivacyStatement
 from wardround.federation.study.study import Unit
 from wardround.privacy.mechanisms.private_selection import Choosing
 
 NO_NOISE = "NO NOISE was added and nothing is private: a simulation, for checking against known answers."
 
-_NOISES = {"discrete_gaussian": "Gaussian", "discrete_laplace": "Laplace"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -64,6 +64,6 @@ def _rest(unit: str, privacy: PrivacyStatement, cap: float | None, *, when: str 
 def _noise(privacy: PrivacyStatement) -> str:
     if privacy.mechanism == Choosing.PERMUTE_AND_FLIP:
         return "in the vote of each hospital (permute-and-flip)"
-    kind = _NOISES.get(privacy.mechanism, privacy.mechanism)
+    kind = NOISE_NAMES.get(privacy.mechanism, privacy.mechanism)
     where = "once on the total (a simulation)" if privacy.composition == "trusted_total" else "at each hospital"
     return f"{kind}, {where}"

@@ -22,6 +22,7 @@ from wardround.analyst.tables import frames
 from wardround.analyst.tables.long_table import long_table
 from wardround.analyst.tables.presentation import BoundQuestion, Gap, Shown, shown, statistic_label
 from wardround.analyst.tables.text_tables import (
+    NOISE_NAMES,
     Readable,
     TextTable,
     as_html,
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from matplotlib.axes import Axes
-
-_MECHANISMS = {"discrete_gaussian": "discrete Gaussian", "discrete_laplace": "discrete Laplace"}
 
 
 # Without slots, so that the view is applied once.
@@ -368,7 +367,8 @@ def protection_text(unit: str, privacy: PrivacyStatement) -> str:
         where = f"one vote of each site, drawn by permute-and-flip ({privacy.composition} composition)"
         sites = f"at up to {privacy.overlap} {plural(privacy.overlap, 'site')}"
         return f"Protected: {unit_text(unit)}, {sites}, by {where}."
-    mechanism = _MECHANISMS.get(privacy.mechanism, privacy.mechanism)
+    noise = NOISE_NAMES.get(privacy.mechanism)
+    mechanism = privacy.mechanism if noise is None else f"discrete {noise}"
     where = (
         "noise added once to the total, by whoever is trusted with it (a simulation)"
         if privacy.composition == "trusted_total"

@@ -84,6 +84,10 @@ def interval_text(interval: tuple[float, float], standard_error: float) -> str:
     return f"[{interval[0]:.{decimals}f}, {interval[1]:.{decimals}f}]"
 
 
+NOISE_NAMES = {"discrete_gaussian": "Gaussian", "discrete_laplace": "Laplace"}
+"""What a reader calls the noise of a mechanism."""
+
+
 def percent(share: float) -> str:
     """A share as a percentage."""
     return f"{100 * share:.3g} %"

@@ -7,10 +7,8 @@ from collections.abc import Callable
 import duckdb
 from sqlglot import exp
 
-from site_agent.reading.relations.conversions import Types, check_conversions
+from site_agent.reading.relations.conversions import Types, require_total_conversions
 from site_agent.reading.relations.merged_types import IN_DUCKDB
-from site_agent.reading.relations.scopes import Unclear
-from wardround.federation.errors import SchemaRefused
 
 
 def check_merged_types(
@@ -34,10 +32,4 @@ def check_merged_types(
             return None
         return tuple(str(line[1]) for line in lines)
 
-    fault = ""
-    try:
-        check_conversions(query, asked, IN_DUCKDB)
-    except Unclear as unclear:
-        fault = str(unclear)
-    if fault:
-        raise SchemaRefused(f"tables.{table}.relation {fault}.")
+    require_total_conversions(query, asked, IN_DUCKDB, table=table)

@@ -14,10 +14,9 @@ from psycopg import errors
 from sqlglot import exp
 
 from site_agent.reading.dataset import Declared
-from site_agent.reading.relations.conversions import Types, check_conversions
+from site_agent.reading.relations.conversions import Types, require_total_conversions
 from site_agent.reading.relations.hospital_select import placed, relation_query
 from site_agent.reading.relations.merged_types import IN_POSTGRESQL
-from site_agent.reading.relations.scopes import Unclear
 from site_agent.reading.sources.postgresql.columns import DatabaseType, StoredType
 from site_agent.reading.sources.postgresql.connection import OLDEST, Connection, fault_of, lines
 from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway
@@ -114,13 +113,7 @@ def check_merged_types(connection: Connection, table: Table, query: exp.Query) -
         named = _types(connection, oids)
         return tuple(named[oid].name for oid in oids)
 
-    fault = ""
-    try:
-        check_conversions(query, asked, IN_POSTGRESQL)
-    except Unclear as unclear:
-        fault = str(unclear)
-    if fault:
-        raise SchemaRefused(f"tables.{table.name}.relation {fault}.")
+    require_total_conversions(query, asked, IN_POSTGRESQL, table=table.name)
 
 
 def qualified(table: Table, relation: str, declared: Declared) -> exp.Query:
