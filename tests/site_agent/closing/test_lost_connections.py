@@ -89,8 +89,13 @@ def terminate(server: Cluster, session: int) -> None:
 
 def kill(server: Cluster, session: int) -> None:
     """As a row would that crashes the server: it says nothing, and starts anew."""
-    os.kill(session, signal.SIGKILL)
     until = time.monotonic() + SOON_SECONDS
+    # It ends every session once it has noticed; before that it still takes new ones.
+    with psycopg.connect(server.address(), autocommit=True) as bystander:
+        os.kill(session, signal.SIGKILL)
+        with contextlib.suppress(psycopg.Error):
+            while time.monotonic() < until:
+                bystander.execute("SELECT 1")
     while time.monotonic() < until:
         with contextlib.suppress(psycopg.Error):
             server.run("SELECT 1")
