@@ -17,6 +17,8 @@ from wardround.federation.errors import (
     DeadlinePassed,
     FederationError,
     InvariantBroken,
+    LedgerBusy,
+    LedgerFull,
     LedgerCorrupt,
     MalformedMessage,
     NotAuthorized,
@@ -29,7 +31,7 @@ from wardround.federation.errors import (
 CLASSES = [
     kind
     for _, kind in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(kind, FederationError) and kind.__module__ == errors.__name__
+    if issubclass(kind, FederationError) and kind.__module__ == errors.__name__ and kind is not LedgerFull
 ]
 
 
@@ -80,6 +82,11 @@ def test_an_error_comes_back_as_itself_without_its_private_text(kind: type[Feder
     back = over_the_wire(error)
     assert type(back) is kind
     assert (back.code, back.message, back.private) == (error.code, error.message, "")
+
+
+def test_a_full_ledger_is_told_as_a_busy_one_which_earlier_versions_know() -> None:
+    back = over_the_wire(LedgerFull(private="secret"))
+    assert (type(back), back.message) == (LedgerBusy, LedgerFull.sentence)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CLASSES if STATUS.get(kind) is grpc.StatusCode.INTERNAL])

@@ -137,6 +137,12 @@ class LedgerBusy(Unavailable):
     sentence = "The ledger is busy; ask again."
 
 
+class LedgerFull(LedgerBusy):
+    """The disk has no room, or the process no descriptor left; nothing was written, and it passes."""
+
+    sentence = "There is no room on the disk, or no more files can be opened; nothing was written. Ask again."
+
+
 class DeadlinePassed(Unavailable):
     """The answer did not come in time."""
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import gc
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from wardround.federation.errors import ConfigurationMistaken, InvariantBroken, LedgerBusy, LedgerCorrupt, Refused
+from wardround.federation.errors import (
+    ConfigurationMistaken,
+    InvariantBroken,
+    LedgerBusy,
+    LedgerCorrupt,
+    LedgerFull,
+    Refused,
+)
+from wardround.federation.ledger.connections import MOST_READERS
 from wardround.federation.ledger.sqlite_file import Database, Durability, serving_lock
 
 SCHEMA = """
@@ -73,26 +83,86 @@ def test_a_block_that_raises_leaves_nothing(path: Path) -> None:
     assert marks(database) == ["kept"]
 
 
-def test_every_thread_has_its_own_connection_and_all_writes_arrive(path: Path) -> None:
-    database = Database(path, schema=SCHEMA, keeping=Durability.FILE)
-    threads = [
-        threading.Thread(target=lambda who=who: [mark(database, f"{who}.{n}") for n in range(25)]) for who in range(4)
-    ]
+def in_threads(number: int, work: Callable[[int], object]) -> list[BaseException]:
+    """Run the work in so many threads at once; what they raised."""
+    errors: list[BaseException] = []
+    ready = threading.Barrier(number)
+
+    def run(who: int) -> None:
+        ready.wait()
+        try:
+            work(who)
+        except BaseException as error:  # noqa: BLE001 -- for whoever looks afterwards
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(who,)) for who in range(number)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(marks(database))) == 100
+    return errors
 
 
-def test_the_connection_of_a_thread_that_ended_is_closed(path: Path) -> None:
+def test_writes_of_many_threads_all_arrive_and_connections_do_not_grow(path: Path) -> None:
     database = Database(path, schema=SCHEMA, keeping=Durability.FILE)
-    thread = threading.Thread(target=mark, args=(database, "a"))
-    thread.start()
-    thread.join()
-    del thread
-    gc.collect()
-    assert len(database._handles) == 1
+
+    def work(who: int) -> None:
+        for number in range(25):
+            mark(database, f"{who}.{number}")
+            assert f"{who}.{number}" in marks(database)
+
+    assert in_threads(32, work) == []
+    assert len(set(marks(database))) == 800
+    assert database._connections.opened <= MOST_READERS + 1
+
+
+def commits(path: Path) -> int:
+    """How often the file was committed to: SQLite counts it in its header."""
+    with closing(sqlite3.connect(path)) as other:
+        return int.from_bytes(other.serialize()[24:28], "big")
+
+
+def test_threads_that_wait_share_one_commit_and_none_returns_before_it(path: Path) -> None:
+    database = Database(path, schema=SCHEMA)
+    seen: list[int] = []
+    inside, go_on = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with database.transaction() as connection:
+            connection.execute("INSERT INTO marks VALUES ('first')")
+            inside.set()
+            go_on.wait()
+        seen.append(len(marks(database)))
+
+    def later(who: int) -> None:
+        mark(database, f"later {who}")
+        seen.append(len(marks(database)))
+
+    threads = [threading.Thread(target=first)]
+    threads[0].start()
+    inside.wait()
+    threads += [threading.Thread(target=later, args=(who,)) for who in range(5)]
+    for thread in threads[1:]:
+        thread.start()
+    while database.waiting < 5:
+        time.sleep(0.001)
+    before = commits(path)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert commits(path) == before + 1
+    assert seen == [6] * 6
+
+
+def test_one_that_raises_is_undone_alone(path: Path) -> None:
+    database = Database(path, schema=SCHEMA)
+
+    def work(who: int) -> None:
+        lose(database) if who % 2 else mark(database, str(who))
+
+    errors = in_threads(16, work)
+    assert {type(error) for error in errors} == {KeyError}
+    assert sorted(marks(database), key=int) == [str(who) for who in range(0, 16, 2)]
 
 
 def test_a_ledger_in_memory_is_in_its_file_once_it_is_closed(path: Path) -> None:
@@ -152,19 +222,102 @@ def test_a_reader_who_stays_makes_the_commit_busy_and_undone(path: Path) -> None
     reader.close()
 
 
-def test_after_a_full_disk_the_process_must_stop(path: Path) -> None:
-    database = Database(path, schema=SCHEMA)
-    with database.reading() as connection:
+def fill(database: Database) -> None:
+    """From now on there is room for one more page, as far as the connection that writes can see."""
+    with database.transaction() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+
+
+def test_a_full_disk_undoes_and_waits_and_the_same_process_goes_on(path: Path) -> None:
+    database = Database(path, schema=SCHEMA)
+    fill(database)
     mark(database, "before")
-    with pytest.raises(InvariantBroken):
+    with pytest.raises(LedgerFull, match="no room on the disk"):
         mark(database, "x" * 50_000)
-    with pytest.raises(InvariantBroken, match="start again from what is on disk"):
+    assert marks(database) == ["before"]
+    mark(database, "after")
+    assert marks(Database(path, schema=SCHEMA)) == ["before", "after"]
+
+
+def test_a_full_disk_inside_a_group_undoes_the_whole_group(path: Path) -> None:
+    database = Database(path, schema=SCHEMA)
+    fill(database)
+    inside, go_on = threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+
+    def write(text: str, *, wait: bool = False) -> None:
+        try:
+            with database.transaction() as connection:
+                connection.execute("INSERT INTO marks VALUES (?)", (text,))
+                if wait:
+                    inside.set()
+                    go_on.wait()
+        except LedgerFull as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=("small",), kwargs={"wait": True})]
+    threads[0].start()
+    inside.wait()
+    threads.append(threading.Thread(target=write, args=("x" * 50_000,)))
+    threads[1].start()
+    while database.waiting < 1:
+        time.sleep(0.001)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    # The first one's own part was sound, but it was never committed: it must not believe that it was.
+    assert len(errors) == 2
+    assert marks(database) == []
+    mark(database, "after")
+    assert marks(database) == ["after"]
+
+
+NO_DESCRIPTORS = """
+import os, pathlib, resource, sys
+from wardround.federation.errors import LedgerFull
+from wardround.federation.ledger.sqlite_file import Database
+database = Database(pathlib.Path(sys.argv[1]), schema=sys.argv[2])
+def mark(text):
+    with database.transaction() as connection:
+        connection.execute("INSERT INTO marks VALUES (?)", (text,))
+mark("before")
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+held = []
+while True:
+    try:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        break
+try:
+    mark("lost")
+except LedgerFull as error:
+    print(error.code, error.message)
+for descriptor in held:
+    os.close(descriptor)
+mark("after")
+with database.reading() as connection:
+    print([row[0] for row in connection.execute("SELECT mark FROM marks")])
+"""
+
+
+def test_without_a_descriptor_nothing_is_written_and_the_same_process_goes_on(path: Path) -> None:
+    command = [sys.executable, "-c", NO_DESCRIPTORS, str(path), SCHEMA]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.splitlines(), done.stderr, done.returncode) == (
+        [f"LedgerFull {LedgerFull.sentence}", "['before', 'after']"],
+        "",
+        0,
+    )
+
+
+def test_a_ledger_that_is_gone_is_not_a_full_disk(path: Path) -> None:
+    database = Database(path, schema=SCHEMA)
+    mark(database, "a")
+    database.close()
+    path.unlink()
+    with pytest.raises(InvariantBroken, match="moved, removed or replaced"):
         mark(database, "b")
-    with pytest.raises(InvariantBroken, match="start again from what is on disk"):
-        marks(database)
-    assert marks(Database(path, schema=SCHEMA)) == ["before"]
 
 
 def test_what_the_database_itself_refuses_is_our_fault(path: Path) -> None:

@@ -1,7 +1,9 @@
 """The SQLite file under every ledger, the one way to write to it, and the lock of the one process that serves it.
 
-What `transaction` returned from is on the disk. When a write fails for any other reason than a lock, nobody can
-say what is on the disk: the database refuses all further use, and the process must stop and decide from disk.
+What `transaction` returned from is on the disk. Threads that write at the same time share one commit: each does its
+part in turn, the last of those who wait commits for all, and nobody returns before. When a write fails for another
+reason than a lock or a full disk, nobody can say what is on the disk: the database refuses all further use, and the
+process must stop and decide from disk.
 """
 
 from __future__ import annotations
@@ -11,21 +13,22 @@ import fcntl
 import os
 import sqlite3
 import threading
-import weakref
-import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 from pathlib import Path
 
 from wardround.federation.errors import (
     ConfigurationMistaken,
     FederationError,
     InvariantBroken,
-    LedgerBusy,
     LedgerCorrupt,
+    LedgerFull,
     Refused,
 )
+from wardround.federation.ledger.connections import Connections
+from wardround.federation.ledger.database_faults import BROKEN, fault_of, translated
+from wardround.federation.ledger.table_schema import fingerprint, make, template, versions
 from wardround.federation.private_files import create_private, open_lock
 
 LEDGER_FILE = "ledger.sqlite"
@@ -36,9 +39,11 @@ RESTORE = "a lost ledger is never replaced by a new one: restore the whole folde
 # STRICT tables; older libraries would quietly store text in integer columns.
 LEAST_SQLITE = (3, 37, 0)
 
+MOST_TOGETHER = 64
+"""Transactions that one commit makes durable at most; the first of them waits for the last."""
+
 _OFF, _EXTRA = 0, 3
-_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+_IN_MEMORY = 2
 
 
 class Durability(Enum):
@@ -53,20 +58,18 @@ class Durability(Enum):
     MEMORY = "memory"
 
 
-class _Handle:
-    """One thread's connection; closed with the database or when its thread has ended."""
+@dataclass
+class _Group:
+    """Transactions of several threads that one commit makes durable, or none of them."""
 
-    __slots__ = ("__weakref__", "connection")
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-
-    def __del__(self) -> None:
-        self.connection.close()
+    connection: sqlite3.Connection
+    members: int = 0
+    done: threading.Event = field(default_factory=threading.Event)
+    error: sqlite3.Error | FederationError | None = None
 
 
 class Database:
-    """A SQLite file with rollback journal and `synchronous=EXTRA`, one connection for each thread.
+    """A SQLite file with rollback journal and `synchronous=EXTRA`.
 
     Several processes may open the same file: a steward's command beside a serving agent. Nobody may open the
     file by other means in a process that uses it, because closing any descriptor would drop SQLite's locks.
@@ -96,16 +99,19 @@ class Database:
         fleeting = keeping in (Durability.FILE, Durability.MEMORY)
         self._synchronous, self._journal = (_OFF, "memory") if fleeting else (_EXTRA, "delete")
         self._busy_seconds = busy_seconds
-        self._local = threading.local()
-        self._handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
+        self._thread = threading.get_ident()
+        self._mine = threading.local()
+        self._connections = Connections(self._connect, busy_seconds=busy_seconds)
+        self._turn = threading.Lock()
         self._guard = threading.Lock()
+        self._queued = 0
+        self._group: _Group | None = None
         self._broken = False
         if not path.is_file():
             if existing:
                 raise lost(path, "is missing", advice)
-            _create(path, _template(schema, later) if fleeting else b"")
-        with _translated():
-            self._prepare(self._connection())
+            _create(path, template(schema, later) if fleeting else b"")
+        self._prepare()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -113,22 +119,18 @@ class Database:
 
         An exception in the block undoes it. `LedgerBusy` means that nothing was written.
         """
-        self._refuse_if_broken()
-        connection = self._connection()
-        if connection.in_transaction:
+        if self._inside() is not None:
             raise InvariantBroken(private="a ledger transaction was opened inside another")
+        self._take_turn()
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            fault = _fault(error)
-            self._broken = isinstance(fault, InvariantBroken)
-            self._undo(connection)
-            raise fault from None
-        except BaseException:
-            self._undo(connection)
-            raise
+            group = self._begun()
+            with self._part_of(group):
+                yield group.connection
+        finally:
+            self._leave()
+        group.done.wait()
+        if group.error is not None:
+            raise self._fault(group.error) from None
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -137,45 +139,158 @@ class Database:
         Keep it short: a writer cannot commit while somebody reads.
         """
         self._refuse_if_broken()
-        connection = self._connection()
-        if connection.in_transaction:
-            yield connection
+        if (mine := self._inside()) is not None:
+            yield mine
             return
-        try:
+        with translated(self.path):
             if self._keeping is Durability.MEMORY:
                 # Nobody else can change what this thread reads.
-                yield connection
+                yield self._connections.writer()
                 return
-            connection.execute("BEGIN")
-            try:
-                # The view is fixed by the first read, so that it begins here and not somewhere in the block.
-                connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
-                yield connection
-            finally:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            raise _fault(error) from None
+            with self._connections.reader() as connection:
+                connection.execute("BEGIN")
+                self._mine.connection = connection
+                try:
+                    # The view is fixed by the first read, so that it begins here and not somewhere in the block.
+                    connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
+                    yield connection
+                finally:
+                    self._mine.connection = None
+                    connection.execute("ROLLBACK")
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for their turn to write."""
+        with self._guard:
+            return self._queued
 
     def close(self) -> None:
-        with self._guard:
-            for handle in tuple(self._handles):
-                if self._keeping is Durability.MEMORY:
-                    self.path.write_bytes(handle.connection.serialize())
-                handle.connection.close()
-            self._handles.clear()
-            self._local = threading.local()
+        if self._keeping is Durability.MEMORY:
+            self.path.write_bytes(self._connections.writer().serialize())
+        self._connections.close()
 
-    def _connection(self) -> sqlite3.Connection:
-        handle: _Handle | None = getattr(self._local, "handle", None)
-        if handle is None:
-            if self._keeping is Durability.MEMORY and self._handles:
-                raise InvariantBroken(private="a ledger in memory is for one thread")
-            with _translated():
-                handle = _Handle(self._connect())
-            self._local.handle = handle
-            with self._guard:
-                self._handles.add(handle)
-        return handle.connection
+    def _inside(self) -> sqlite3.Connection | None:
+        """The connection that this thread is inside of."""
+        if self._keeping is Durability.MEMORY and threading.get_ident() != self._thread:
+            raise InvariantBroken(private="a ledger in memory is for one thread")
+        found: sqlite3.Connection | None = getattr(self._mine, "connection", None)
+        return found
+
+    # --- taking turns -------------------------------------------------------------------------------------
+
+    def _take_turn(self) -> None:
+        with self._guard:
+            self._queued += 1
+        try:
+            self._turn.acquire()
+        except BaseException:
+            # A signal ended the wait; somebody may have left the commit to this thread.
+            self._turn.acquire()
+            self._count_off()
+            self._leave()
+            raise
+        self._count_off()
+
+    def _count_off(self) -> None:
+        with self._guard:
+            self._queued -= 1
+
+    def _begun(self) -> _Group:
+        """The group that is open, or a new one."""
+        self._refuse_if_broken()
+        if self._group is None:
+            with translated(self.path):
+                connection = self._connections.writer()
+                connection.execute("BEGIN IMMEDIATE")
+            self._group = _Group(connection)
+        return self._group
+
+    @contextlib.contextmanager
+    def _part_of(self, group: _Group) -> Iterator[None]:
+        """One transaction of a group: undone alone when it fails by itself, and with all others when the file does."""
+        connection, beside_others = group.connection, group.members > 0
+        self._mine.connection = connection
+        try:
+            if beside_others:
+                connection.execute("SAVEPOINT part")
+            yield
+            if beside_others:
+                connection.execute("RELEASE part")
+            group.members += 1
+        except sqlite3.Error as error:
+            fault = self._fault(error)
+            if isinstance(fault, InvariantBroken | LedgerFull) or not connection.in_transaction:
+                group.error = error
+            else:
+                self._undo_part(group, beside_others=beside_others)
+            raise fault from None
+        except BaseException:
+            self._undo_part(group, beside_others=beside_others)
+            raise
+        finally:
+            self._mine.connection = None
+
+    def _undo_part(self, group: _Group, *, beside_others: bool) -> None:
+        try:
+            if beside_others:
+                group.connection.execute("ROLLBACK TO part")
+                group.connection.execute("RELEASE part")
+            elif group.connection.in_transaction:
+                group.connection.execute("ROLLBACK")
+                self._group = None
+        except sqlite3.Error as error:
+            group.error = error
+            self._broken = True
+
+    def _leave(self) -> None:
+        """Hand the turn on; whoever has nobody behind commits for all."""
+        try:
+            group = self._group
+            if group is not None:
+                with self._guard:
+                    last = self._queued == 0
+                if last or group.members >= MOST_TOGETHER or group.error is not None:
+                    self._commit(group)
+        finally:
+            self._turn.release()
+
+    def _commit(self, group: _Group) -> None:
+        self._group = None
+        try:
+            if group.error is None:
+                with self._connections.committing():
+                    group.connection.execute("COMMIT")
+        except (sqlite3.Error, FederationError) as error:
+            group.error = error
+        finally:
+            if group.error is not None:
+                self._undo(group)
+            group.done.set()
+
+    def _undo(self, group: _Group) -> None:
+        """After a failure: nothing of the group is on the disk, or nobody can say what is."""
+        self._broken = self._broken or isinstance(self._fault(group.error), InvariantBroken)
+        try:
+            if group.connection.in_transaction:
+                group.connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            group.error = error
+            self._broken = isinstance(self._fault(error), InvariantBroken)
+        if isinstance(self._fault(group.error), LedgerFull):
+            # Opened anew, they decide from what is on the disk.
+            self._connections.close()
+
+    def _fault(self, error: sqlite3.Error | FederationError | None) -> FederationError:
+        match error:
+            case sqlite3.Error():
+                return fault_of(error, self.path)
+            case FederationError():
+                # Each thread raises one of its own.
+                return type(error)(error.message, private=error.private)
+            case None:
+                return InvariantBroken(private="a transaction failed without an error")
+
+    # --- the file -----------------------------------------------------------------------------------------
 
     def _connect(self) -> sqlite3.Connection:
         held = self._keeping is Durability.MEMORY
@@ -184,7 +299,7 @@ class Database:
             uri=not held,
             isolation_level=None,
             timeout=self._busy_seconds,
-            # Only `close` and a dying thread touch another thread's connection.
+            # One thread at a time, whichever has it.
             check_same_thread=False,
         )
         try:
@@ -202,91 +317,40 @@ class Database:
             ("synchronous", self._synchronous),
             ("foreign_keys", 1),
             ("trusted_schema", 0),
+            # No files beside the journal, and no page on the disk before all of them are.
+            ("temp_store", _IN_MEMORY),
+            ("cache_spill", 0),
         ):
             connection.execute(f"PRAGMA {pragma} = {wanted}").fetchall()
             if connection.execute(f"PRAGMA {pragma}").fetchone() != (wanted,):
                 raise InvariantBroken(private=f"SQLite did not accept {pragma} = {wanted}")
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _prepare(self) -> None:
         """Make the tables once; a file made for other tables is refused."""
-        versions = _fingerprint(self._schema), _fingerprint(self._later)
-        if self._ready(connection, versions):
+        first, later = fingerprint(self._schema), fingerprint(self._later)
+        with self.reading() as connection:
+            made, grown = versions(connection)
+        if made == first and (grown == later or not self._later):
             return
         with self.transaction() as writing:
-            made, grown = _versions(writing)
-            if made not in (0, versions[0]):
+            made, grown = versions(writing)
+            if made not in (0, first):
                 raise LedgerCorrupt(f"{self.path} was made by another version of wardround, or for another role.")
             if made == 0:
                 if self._existing:
                     raise lost(self.path, "is empty", self._advice)
-                _make(writing, self._schema, mark="user_version")
-            if self._later and grown != versions[1]:
-                _make(writing, self._later, mark="application_id")
-
-    def _ready(self, connection: sqlite3.Connection, versions: tuple[int, int]) -> bool:
-        made, grown = _versions(connection)
-        return made == versions[0] and (grown == versions[1] or not self._later)
-
-    def _undo(self, connection: sqlite3.Connection) -> None:
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            self._broken = True
-            raise _fault(error) from None
+                make(writing, self._schema, mark="user_version")
+            if self._later and grown != later:
+                make(writing, self._later, mark="application_id")
 
     def _refuse_if_broken(self) -> None:
         if self._broken:
-            raise InvariantBroken(
-                "The ledger failed earlier; the process must stop and start again from what is on disk."
-            )
+            raise InvariantBroken(BROKEN)
 
 
 def lost(path: Path, how: str, advice: str = RESTORE) -> ConfigurationMistaken:
     """The error for a file that was there once and is not any more, or holds nothing."""
     return ConfigurationMistaken(f"{path} {how}; {advice}.")
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """SQLite's errors as ours."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _fault(error) from None
-
-
-def _fault(error: sqlite3.Error) -> FederationError:
-    # The low byte is the primary code; errors of the Python module itself have none.
-    code = getattr(error, "sqlite_errorcode", -1) & 0xFF
-    text = f"{type(error).__name__} {code}: {error}"
-    if code in _BUSY:
-        # Also from COMMIT, when a reader stayed too long: the transaction is still open and is rolled back.
-        return LedgerBusy(private=text)
-    if code in _DAMAGED:
-        return LedgerCorrupt(private=text)
-    if getattr(error, "sqlite_errorcode", -1) == sqlite3.SQLITE_READONLY_DBMOVED:
-        # SQLite looks before it writes: what is written to a file without a name would be gone.
-        return InvariantBroken("A ledger was moved, removed or replaced while it was in use; restore it.", private=text)
-    return InvariantBroken(
-        "The ledger failed; the process must stop and start again from what is on disk.", private=text
-    )
-
-
-@lru_cache(maxsize=16)
-def _template(schema: str, later: str) -> bytes:
-    """A file with the tables and nothing in them: a simulation of a thousand sites makes it once."""
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        _make(connection, schema, mark="user_version")
-        _make(connection, later, mark="application_id")
-        return connection.serialize()
-
-
-def _make(connection: sqlite3.Connection, schema: str, *, mark: str) -> None:
-    """Make tables, and note in the file's header which they are."""
-    for statement in _statements(schema):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA {mark} = {_fingerprint(schema)}")
 
 
 def _create(path: Path, content: bytes) -> None:
@@ -307,27 +371,6 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigurationMistaken(f"{path} cannot be read: {error.strerror}.") from None
-
-
-def _fingerprint(schema: str) -> int:
-    return (zlib.crc32(schema.encode()) & 0x7FFF_FFFF or 1) if schema else 0
-
-
-def _versions(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Which tables the file was made with, and which later ones it has."""
-    made, grown = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id"))
-    return int(made), int(grown)
-
-
-@lru_cache(maxsize=16)
-def _statements(schema: str) -> tuple[str, ...]:
-    found, statement = [], ""
-    for line in schema.splitlines():
-        statement += line + "\n"
-        if sqlite3.complete_statement(statement):
-            found.append(statement)
-            statement = ""
-    return (*found, statement) if statement.strip() else tuple(found)
 
 
 @contextlib.contextmanager
