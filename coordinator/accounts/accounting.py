@@ -13,6 +13,7 @@ from coordinator.clock import Clock
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question
 from coordinator.store.submissions import AcceptingTask
+from coordinator.store.tasks import SettlingRound
 from coordinator.store.trainings import Begun, Due
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PlanRefused, QueryMistaken, TooFewSites
 from wardround.federation.forms.parts import AnswerLayout
@@ -88,7 +89,7 @@ class Accounting:
         self._clock = clock
 
     def reserve(self, asked: PlannedQuestion) -> None:
-        """Charge the plan at every participant, once; `BudgetExceeded` charges and opens nothing.
+        """Charge the plan at every participant and open its tasks, once; `BudgetExceeded` does neither.
 
         The first round of a training charges all of it, and each further one nothing.
         """
@@ -101,7 +102,7 @@ class Accounting:
             due = _due(plan, charge, study, round_.begun)
             if (excess := _excess(Balances(study, round_.spent), asked.question, due)) is not None:
                 raise BudgetExceeded(asked=excess.asked, remaining=excess.remaining)
-            round_.charge(asked.question, due, at=self._clock.date())
+            round_.charge(asked.question, due, at=self._clock.date(), now=self._clock.now())
 
     def excess(self, asked: PlannedQuestion) -> Shortfall | None:
         """What the question would be refused with now; nothing is charged."""
@@ -142,13 +143,12 @@ class Accounting:
         if not self._ledger.trainings.keeps_its_charge(task.plan_id, task.site):
             task.give_back()
 
-    def settle(self, plan: Plan) -> Outcome:
+    def settle(self, round_: SettlingRound) -> Outcome:
         """Fix who answered, refused or is missing; what is not refused stays spent."""
-        with self._ledger.tasks.settling(plan.plan_id) as round_:
-            if round_.before.outcome is not None:
-                return round_.before.outcome
-            outcome = _outcome(round_.states, round_.refusals)
-            round_.settle(outcome)
+        if round_.before.outcome is not None:
+            return round_.before.outcome
+        outcome = _outcome(round_.states, round_.refusals)
+        round_.settle(outcome)
         return outcome
 
     def balances(self) -> Balances:

@@ -162,11 +162,12 @@ WEEK_HOURS = 7 * 24.0
 QUARTER_HOURS = 90 * 24.0
 YEAR_HOURS = 366 * 24.0
 SHORTEST_HOURS = 0.001
+MOST_OPEN_ROUNDS = 10**6
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfiguration:
-    """Two ports (one for enrolment alone), the names they are dialled by, and lifetimes."""
+    """Two ports (one for enrolment alone), the names they are dialled by, lifetimes, and how much may be open."""
 
     listen: str = LOOPBACK
     enrolment_listen: str = LOOPBACK
@@ -175,6 +176,8 @@ class CoordinatorConfiguration:
     certificate_hours: float = FORTNIGHT_HOURS
     analyst_hours: float = QUARTER_HOURS
     invitation_hours: float = WEEK_HOURS
+    open_rounds: int = 4096
+    open_rounds_per_analyst: int = 64
 
 
 def read_coordinator(path: Path) -> CoordinatorConfiguration:
@@ -193,6 +196,8 @@ def parse_coordinator(text: str, *, name: str = "coordinator.toml") -> Coordinat
         certificate_hours=top.number("certificate_hours", FORTNIGHT_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
         analyst_hours=top.number("analyst_hours", QUARTER_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
         invitation_hours=top.number("invitation_hours", WEEK_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
+        open_rounds=top.integer("open_rounds", 4096, lower=1, upper=MOST_OPEN_ROUNDS),
+        open_rounds_per_analyst=top.integer("open_rounds_per_analyst", 64, lower=1, upper=MOST_OPEN_ROUNDS),
     )
     top.close()
     if (configuration.address is None) != (configuration.enrolment_address is None):

@@ -1,32 +1,25 @@
-"""What sites hand in: authentic, expected, once; and whom a round waits for.
+"""What sites hand in: authentic, expected, once.
 
 Authentic: the site's enrolled identity signed an entry that names exactly these bytes. Expected: a task was
 opened for this site, and the bytes have its form. Once: the same bytes again get the same receipt; other
 bytes under the same plan, or a chain that contradicts itself, freeze the site. Values are never logged.
-
-A round waits by who answered and who took the task up, never by what was answered. Everybody has the study's deadline.
-Only who was away when the round before of the same training ended is given up earlier, and only where the others are
-enough; who takes the task up again has the whole deadline like the rest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from coordinator.accounts.accounting import Accounting
 from coordinator.clock import Clock
 from coordinator.members.roster import Roster, refuse_unless_active
-from coordinator.rounds.dispatch import Dispatch, round_key, site_key
+from coordinator.rounds.dispatch import round_key, site_key
+from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.store.ledger import Ledger
 from coordinator.store.submissions import AcceptingTask
 from wardround.federation.errors import (
-    AwaitingApproval,
     FederationError,
     LedgerCorrupt,
     MalformedMessage,
-    PeerUnreachable,
     ReleaseConflict,
     SiteFrozen,
     UnknownTask,
@@ -40,85 +33,44 @@ from wardround.federation.trust.entry import GENESIS, Entry, Head
 from wardround.federation.trust.identity import PublicIdentity
 from wardround.privacy.mechanisms.private_selection import Choosing
 
-# A change made by another process is announced to nobody; a round looks this often.
-LOOK_SECONDS = 1.0
 _CODE = re.compile(r"[A-Za-z]{1,64}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST_SEQUENCE = 2**62
-SHARE_FOR_THE_AWAY = 1 / 30
-"""Of the deadline, after the others have answered: time to take up a task, not to compute."""
-_WORKING = frozenset((SiteState.OPEN, SiteState.CLAIMED, SiteState.FAILED))
 
 
 class Collection:
-    """Accepts what sites hand in, and waits for it."""
+    """Accepts what sites hand in."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, accounting: Accounting, dispatch: Dispatch) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, accounting: Accounting, rounds: OpenRounds) -> None:
         self._ledger = ledger
         self._clock = clock
         self._accounting = accounting
-        self._dispatch = dispatch
+        self._rounds = rounds
         self._roster = Roster(ledger)
-        self._expected: dict[str, Charge] = {}
-
-    def expect(self, charge: Charge) -> None:
-        """A round runs: what its sites hand in is compared with the price that it carries."""
-        self._expected[charge.plan_id] = charge
-
-    def expect_no_more(self, plan: Plan) -> None:
-        """The round has ended; an answer that comes later, as after a steward's days, has its plan priced for it."""
-        self._expected.pop(plan.plan_id, None)
 
     def accept(self, site: str, submission: Submission) -> Entry | None:
         """Take an answer and return its receipt, or note that a site is waiting or failed."""
+        plan_id = submission.plan_id
         receipt: Entry | None = None
         match submission:
-            case Released() | Declined():
+            case Released():
                 receipt = self._keep(site, submission)
+                self._move(site, plan_id, SiteState.RELEASED)
+            case Declined():
+                receipt = self._keep(site, submission)
+                self._move(site, plan_id, SiteState.REFUSED)
             case Pending():
-                self._note(site, submission.plan_id, SiteState.PENDING)
+                self._note(site, plan_id, SiteState.PENDING)
+                self._move(site, plan_id, SiteState.PENDING)
             case Failed():
-                self._note(site, submission.plan_id, SiteState.FAILED)
-                self._dispatch.failed(submission.plan_id, site)
+                self._note(site, plan_id, SiteState.FAILED)
                 # Not announced: whoever watches a site that is away hears nothing either.
-                return None
-        self._clock.announce(round_key(submission.plan_id))
+                self._rounds.move(plan_id, site, SiteState.FAILED, now=self._clock.now())
         return receipt
 
-    def gather(self, plan: Plan) -> None:
-        """Return when every participant has answered, or when the deadline has passed for those who did not.
-
-        The deadline counts from now, so that a restart gives the sites their time again; of a training only the
-        first round waits all of it for a site that is away. A site whose steward has yet to decide keeps the round
-        open: `AwaitingApproval`, until the study's patience is over.
-        """
-        wait = self._awaited(plan)
-        ends = wait.deadline
-        while True:
-            seen = self._clock.changes(round_key(plan.plan_id))
-            states = dict(self._dispatch.states(plan))
-            now = self._clock.now()
-            ends = wait.ends(states, before=ends, now=now)
-            if ends <= now:
-                break
-            if self._clock.ended:
-                raise PeerUnreachable("The coordinator is stopping; ask again.")
-            self._clock.wait(round_key(plan.plan_id), seen=seen, seconds=min(ends - now, LOOK_SECONDS))
-        pending = sorted(site for site, state in states.items() if state is SiteState.PENDING)
-        if pending and not self._approval_over(plan):
-            names = ", ".join(pending)
-            raise AwaitingApproval(f"The question is waiting for approval at {names}; ask again later.")
-
-    def _awaited(self, plan: Plan) -> Awaited:
-        study = self._ledger.study
-        away = self._ledger.trainings.away(plan.plan_id)
-        return awaited(
-            now=self._clock.now(), deadline_seconds=study.deadline_seconds, away=away, needed=study.min_sites
-        )
-
-    def _approval_over(self, plan: Plan) -> bool:
-        opened_at = self._ledger.trainings.first_opened_at(plan.plan_id)
-        return self._clock.date() - opened_at >= self._ledger.study.approval_seconds
+    def _move(self, site: str, plan_id: str, state: SiteState) -> None:
+        self._rounds.move(plan_id, site, state, now=self._clock.now())
+        self._clock.announce(round_key(plan_id))
 
     def _note(self, site: str, plan_id: str, state: SiteState) -> None:
         with self._ledger.submissions.accepting(plan_id, site) as task:
@@ -157,8 +109,7 @@ class Collection:
                 release = decode_release(payload)
                 if (release.plan_id, release.site) != (plan_id, site):
                     raise MalformedMessage("the release names another plan or another site.")
-                charge = self._expected.get(plan_id) or price(plan, self._ledger.study)
-                if not extent(release).is_paid_by(charge.facts):
+                if not extent(release).is_paid_by(self._charge(plan).facts):
                     raise MalformedMessage("the release does not have as many values as the plan.")
                 if plan.mechanism is Choosing.PERMUTE_AND_FLIP and not is_one_vote(release.values):
                     raise MalformedMessage("the release is not one vote.")
@@ -166,6 +117,12 @@ class Collection:
                 if not _CODE.fullmatch(code):
                     raise MalformedMessage("the refusal has no valid code.")
                 _check_body(entry, "refused", {"plan_id": plan_id, "code": code})
+
+    def _charge(self, plan: Plan) -> Charge:
+        """The price that an open round carries; what comes later, as after a steward's days, has its plan priced."""
+        with self._rounds.looking(plan.plan_id) as found:
+            carried = None if found is None else found.charge
+        return carried or price(plan, self._ledger.study)
 
     def _keep_once(self, task: AcceptingTask, submission: Released | Declined) -> Entry | FederationError:
         """The receipt, or the error to raise once the freeze that goes with it is durable."""
@@ -211,30 +168,3 @@ def _fork(task: AcceptingTask, entry: Entry) -> str | None:
     if any(task.digest_at(place.sequence) not in (None, place.digest) for place in _places(entry)):
         return "two entries at one place of the site's chain"
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Awaited:
-    """The wait of one round, in the coordinator's seconds."""
-
-    deadline: float
-    short_seconds: float
-    away: frozenset[str]
-    needed: int
-
-    def ends(self, states: Mapping[str, SiteState], *, before: float, now: float) -> float:
-        """When the wait ends as things stand; `before` is what this said last, at first the deadline."""
-        working = {site: state for site, state in states.items() if state in _WORKING}
-        if not working:
-            return now
-        answered = sum(state is SiteState.RELEASED for state in states.values())
-        # A source that fails is no sign that it will be fixed; a task that was taken up is one of work.
-        back = any(state is SiteState.CLAIMED or site not in self.away for site, state in working.items())
-        if back or answered < self.needed:
-            return self.deadline
-        return min(before, now + self.short_seconds)
-
-
-def awaited(*, now: float, deadline_seconds: float, away: frozenset[str], needed: int) -> Awaited:
-    """The wait of a round that begins now, for an answer of at least so many sites."""
-    return Awaited(now + deadline_seconds, deadline_seconds * SHARE_FOR_THE_AWAY, away, needed)

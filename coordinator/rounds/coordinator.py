@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import threading
 from collections.abc import Iterator
 
@@ -17,6 +16,7 @@ from coordinator.accounts.accounting import Accounting, PlannedQuestion, questio
 from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
 from coordinator.members.roster import Roster
+from coordinator.rounds.attending import Attendant, ThreadedAttendant
 from coordinator.rounds.by_error import FACTORS, ByError, split_by_cost
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.combining import updates
@@ -24,15 +24,22 @@ from coordinator.rounds.dearer import dearer_noise
 from coordinator.rounds.dispatch import Dispatch, round_key
 from coordinator.rounds.expected import expected_errors
 from coordinator.rounds.foreseeing import answerable, foreseen
+from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.rounds.planning import loss_of, planned_for, step_plan, step_target, target_of
-from coordinator.rounds.replays import Replays
-from coordinator.rounds.round import Round, Rounds, ThreadedRounds, ended_without_answer, unfinished
-from coordinator.rounds.statements import statement, told
+from coordinator.rounds.round import Round, ended_without_answer
+from coordinator.rounds.statements import Replays, statement, told_answer
 from coordinator.rounds.stored_answers import decode_answer
 from coordinator.store.ledger import Ledger
 from coordinator.store.members import MemberState
 from coordinator.store.rounds import Question
-from wardround.federation.errors import BudgetExceeded, PeerUnreachable, TooFewSites
+from wardround.federation.errors import (
+    AwaitingApproval,
+    BudgetExceeded,
+    InvariantBroken,
+    PeerUnreachable,
+    TooFewSites,
+    Unavailable,
+)
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
@@ -59,9 +66,9 @@ _STOPPING = "The coordinator is stopping; ask again."
 class Coordinator:
     """One study's coordinator over its ledger, which it closes in the end.
 
-    Each running round has a thread of its own; a simulation hands in `rounds` and a `clock` that let the sites of the
-    same process work instead. `noiseless` and `trusted_total` only say what a simulation's sites do, so that the error
-    bars are right; they change no noise.
+    Open rounds have no threads of their own; a few look after all of them. A simulation hands in an `attendant` and a
+    `clock` that let the sites of the same process work instead. `noiseless` and `trusted_total` only say what a
+    simulation's sites do, so that the error bars are right; they change no noise.
     """
 
     def __init__(
@@ -69,7 +76,8 @@ class Coordinator:
         ledger: Ledger,
         *,
         clock: Clock | None = None,
-        rounds: Rounds | None = None,
+        attendant: Attendant | None = None,
+        rounds: OpenRounds | None = None,
         noiseless: bool = False,
         trusted_total: bool = False,
     ) -> None:
@@ -78,12 +86,15 @@ class Coordinator:
         self.identity = ledger.identity
         self.roster = Roster(ledger)
         self._clock: Clock = RealClock() if clock is None else clock
-        self._rounds: Rounds = ThreadedRounds(self._clock) if rounds is None else rounds
+        self._clock.go_on_from(ledger.rounds.served())
         self._setting = NoiseSetting(noiseless=noiseless, trusted_total=trusted_total)
+        self._rounds = OpenRounds() if rounds is None else rounds
         self._accounting = Accounting(ledger, self._clock)
-        self._dispatch = Dispatch(ledger, self._clock)
-        self._collection = Collection(ledger, self._clock, self._accounting, self._dispatch)
-        self._line = Round(ledger, self._accounting, self._dispatch, self._collection, self._setting)
+        self._dispatch = Dispatch(ledger, self._clock, self._rounds)
+        self._collection = Collection(ledger, self._clock, self._accounting, self._rounds)
+        self._line = Round(ledger, self._clock, self._accounting, self._dispatch, self._rounds, self._setting)
+        self._attendant: Attendant = ThreadedAttendant() if attendant is None else attendant
+        self._attendant.attend(self._line, self._clock)
         self._reporting = Reporting(ledger)
         self._replays = Replays()
         self._calls = 0
@@ -103,12 +114,7 @@ class Coordinator:
         """Take a site's answer; a release or a signed refusal gets a receipt, the same one every time."""
         with self._inside():
             receipt = self._collection.accept(site, submission)
-            if receipt is not None:
-                # What a steward approved days later finds no round running, or one that has looked its last and is
-                # about to end; either way the question goes on without anybody asking again.
-                go_on = functools.partial(self._go_on, submission.plan_id)
-                if not self._rounds.unless_answered(submission.plan_id, go_on):
-                    go_on()
+            self._attendant.look(submission.plan_id)
             return receipt
 
     def ask(self, analyst: str, request: AskRequest) -> str:
@@ -120,10 +126,10 @@ class Coordinator:
             if known is not None and self._answered(known.plan):
                 self._replays.note(analyst, known.plan.plan_id, replayed=True)
                 return known.plan.plan_id
-            asked = self._begin(self._answerable(questions) if known is None else (known,))
+            asked = self._begin(analyst, self._answerable(questions) if known is None else (known,))
             plan_id = asked.plan.plan_id
             self._replays.note(analyst, plan_id, replayed=False)
-            self._rounds.start(plan_id, lambda: self._line.run_round(asked))
+            self._attendant.look(plan_id)
             return plan_id
 
     def watch(self, analyst: str, plan_id: str, *, seen: int, wait_seconds: float) -> Progress | Answer:
@@ -134,22 +140,22 @@ class Coordinator:
         with self._inside():
             self.roster.admit_analyst(analyst)
             question = question_of(self.ledger, plan_id)
-            self._rounds.drive(plan_id)
+            self._attendant.drive(plan_id)
             until = self._clock.now() + wait_seconds
             while True:
                 changes = self._clock.changes(round_key(plan_id))
-                # Read before the ledger: a round that has ended by now has its answer there by then.
-                running, ended = self._rounds.state(plan_id)
-                if (answer := self._answer(analyst, question)) is not None:
-                    return answer
+                # Read before the ledger: a round that is not open by now has its answer there, or ended without.
+                told = self._rounds.told(plan_id)
+                if told is None:
+                    return self._concluded(analyst, question)
                 if self._clock.ended:
                     raise PeerUnreachable(_STOPPING)
-                # A round that was started again since then ended all the same.
-                if not running and (error := ended or ended_without_answer(self.ledger, plan_id)) is not None:
-                    raise error.with_traceback(None)
+                if stewards := self._line.awaited_stewards(plan_id):
+                    names = ", ".join(stewards)
+                    raise AwaitingApproval(f"The question is waiting for approval at {names}; ask again later.")
                 left = until - self._clock.now()
                 if changes != seen or left <= 0:
-                    return Progress(changes, self._dispatch.told(question.plan))
+                    return Progress(changes, told)
                 self._clock.wait(round_key(plan_id), seen=changes, seconds=left)
 
     def preview(self, analyst: str, request: AskRequest) -> Preview:
@@ -210,11 +216,13 @@ class Coordinator:
     def resume(self) -> None:
         """Continue every round that a stop or a crash left unfinished."""
         with self._inside():
-            self._take_up(unfinished(self.ledger))
+            self._line.take_up()
+            for plan_id in self._rounds.plans():
+                self._attendant.look(plan_id)
 
     def fault(self) -> BaseException | None:
         """What a round died of, other than a refusal or a wait; the process should stop and decide from disk."""
-        return self._rounds.fault()
+        return self._attendant.fault()
 
     def stop(self) -> None:
         """Wake every waiting call and begin nothing new; what is being written is finished."""
@@ -225,7 +233,10 @@ class Coordinator:
         self.stop()
         with self._calls_changed:
             self._calls_changed.wait_for(lambda: self._calls == 0)
-        self._rounds.close()
+        self._attendant.close()
+        # A hint: where there is no room for it, open rounds have some seconds more.
+        with contextlib.suppress(Unavailable, InvariantBroken):
+            self._line.note_served()
         self.ledger.close()
 
     @contextlib.contextmanager
@@ -241,15 +252,6 @@ class Coordinator:
             with self._calls_changed:
                 self._calls -= 1
                 self._calls_changed.notify_all()
-
-    def _go_on(self, plan_id: str) -> None:
-        self._take_up(unfinished(self.ledger, plan_id))
-
-    def _take_up(self, questions: list[Question]) -> None:
-        # A release that arrives while the coordinator stops is kept; its round goes on after the restart.
-        with contextlib.suppress(PeerUnreachable):
-            for question in questions:
-                self._rounds.start(question.plan.plan_id, functools.partial(self._line.take_up, question))
 
     def _questions(self, analyst: str, request: AskRequest) -> tuple[PlannedQuestion, ...]:
         """The forms in which the question could be asked, best first, each typed, laid out and priced here once."""
@@ -319,16 +321,17 @@ class Coordinator:
                 return asked, None
         return questions[0], excess
 
-    def _begin(self, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion:
+    def _begin(self, analyst: str, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion:
         """The first of the questions that the budget admits, reserved and opened."""
-        for asked in questions[:-1]:
-            try:
-                self._line.begin(asked)
-            except BudgetExceeded:
-                continue
-            return asked
-        self._line.begin(questions[-1])
-        return questions[-1]
+        with self._rounds.room(analyst, [asked.plan.plan_id for asked in questions]):
+            for asked in questions[:-1]:
+                try:
+                    self._line.begin(asked)
+                except BudgetExceeded:
+                    continue
+                return asked
+            self._line.begin(questions[-1])
+            return questions[-1]
 
     def _error_costs(self, analyst: str, request: AskRequest) -> tuple[ErrorCost, ...]:
         """What half of the errors would cost, the same, and twice."""
@@ -350,6 +353,13 @@ class Coordinator:
         asked = {site.name: site.patients for site in self.roster.sites() if site.name in question.plan.addressed}
         return dearer_noise(question, self.study, asked, self._setting)
 
+    def _concluded(self, analyst: str, question: Question) -> Answer:
+        """The answer of a round that is not open; raises why there is none."""
+        if (answer := self._answer(analyst, question)) is not None:
+            return answer
+        plan_id = question.plan.plan_id
+        raise (self._attendant.ended(plan_id) or ended_without_answer(self.ledger, plan_id)).with_traceback(None)
+
     def _answered(self, plan: Plan) -> bool:
         return self.ledger.answers.exists(plan.plan_id)
 
@@ -363,7 +373,7 @@ class Coordinator:
             payloads = self.ledger.submissions.releases(plan_id) if isinstance(question.plan.query, Step) else {}
         replayed = self._replays.replayed(analyst, plan_id, otherwise=analyst != question.analyst)
         stored = decode_answer(text)
-        answer = told(
+        answer = told_answer(
             question.plan,
             stored,
             now,

@@ -1,79 +1,202 @@
-"""One plan asked once of its participants: four keyed, repeatable steps.
+"""One plan asked once of its participants: keyed, repeatable steps.
 
-Recovery after a crash is to call `run_round` again. Each step finds what it did before and goes on from
-there; there is no other code for a restart.
+Recovery after a crash is to begin again. Each step finds what it did before and goes on from there; there is no other
+code for a restart. Between two steps nothing of a round exists but its line among the open ones.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
-import threading
+import math
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
 
 from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
 from coordinator.clock import Clock
-from coordinator.rounds.collection import Collection
 from coordinator.rounds.combining import combine_releases, impossible
-from coordinator.rounds.dispatch import Dispatch, round_key
+from coordinator.rounds.dispatch import Dispatch, round_key, site_key
+from coordinator.rounds.open_rounds import SHARE_FOR_THE_AWAY, OpenRound, OpenRounds, Window
 from coordinator.rounds.planning import loss_of, planned_again
 from coordinator.rounds.stored_answers import StoredAnswer, encode_answer
 from coordinator.store.ledger import Ledger
-from coordinator.store.rounds import Outcome, Question
-from wardround.federation.errors import FederationError, PeerUnreachable, Refused, TooFewSites, Unavailable
+from coordinator.store.rounds import Outcome, Question, RoundState
+from wardround.federation.errors import FederationError, TooFewSites, Unavailable
 from wardround.federation.forms.parts import AnswerLayout
-from wardround.federation.forms.release import decode_release
+from wardround.federation.forms.release import Release, decode_release
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Plan
-from wardround.federation.question.answer import Estimate
+from wardround.federation.question.answer import Estimate, SiteState
 from wardround.federation.refusal import refusal_texts
 from wardround.federation.study.study import Study
 
-MOST_THREADS = 1024
+FEW_NUMBERS = 10_000
+"""Released numbers that are combined inside the transaction that settles their round; more would hold up the others."""
 
 log = logging.getLogger("wardround.coordinator")
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The straight line of one plan."""
+    """The straight line of one plan: begin, wait for the sites, conclude."""
 
     _ledger: Ledger
+    _clock: Clock
     _accounting: Accounting
     _dispatch: Dispatch
-    _collection: Collection
+    _rounds: OpenRounds
     _setting: NoiseSetting
 
     def begin(self, asked: PlannedQuestion) -> None:
-        """The two steps that are durable before an analyst hears of the plan."""
+        """What is durable before an analyst hears of the plan; then the sites are told."""
         self._accounting.reserve(asked)
-        self._collection.expect(asked.planned.charge)
-        self._dispatch.open(asked.plan)
+        self._dispatch.open_again(asked.plan)
+        self._open(asked.question, asked)
 
-    def take_up(self, question: Question) -> None:
-        """Run the round of a question that the ledger gave back."""
-        self.run_round(planned_again(question, self._ledger.study))
+    def take_up(self) -> None:
+        """Go on with every round that a stop or a crash left without an answer."""
+        for question in self._unfinished():
+            self._dispatch.open_again(question.plan)
+            self._open(question, None)
 
-    def run_round(self, asked: PlannedQuestion) -> None:
-        """Reserve, open, gather, settle; then combine what was released into the answer that stays.
+    def due_seconds(self, plan_id: str) -> float | None:
+        """How long the round still waits for its sites; 0 for whoever is to conclude it, None where it is not open.
 
-        The answer to a step holds no more than who answered: its sums are the releases themselves.
+        A site whose steward has yet to decide keeps the round open until the study's patience is over.
         """
-        plan, form, study = asked.plan, asked.planned.layout, self._ledger.study
-        self.begin(asked)
+        with self._rounds.looking(plan_id) as found:
+            if found is None:
+                return None
+            if found.concluding:
+                return math.inf
+            left = found.ends - self._clock.now()
+            patience = found.approve_by - self._clock.date()
+            found.awaits_approval = left <= 0 < patience and bool(found.pending())
+            if left > 0 or found.awaits_approval:
+                return left if left > 0 else patience
+            found.concluding = True
+            return 0.0
+
+    def conclude(self, plan_id: str, *, remember: Callable[[str, FederationError], None]) -> None:
+        """Settle, and combine what was released into the answer that stays.
+
+        Why there is none is remembered before the round is no longer open, so that whoever watches can be told.
+
+        Raises:
+            Refused: there is no answer; the round has ended.
+            Unavailable: nothing was decided; it is still open.
+        """
+        with self._rounds.looking(plan_id) as found:
+            asked = None if found is None else found.asked
         try:
-            self._collection.gather(plan)
-        finally:
-            self._collection.expect_no_more(plan)
-        outcome = self._accounting.settle(plan)
-        refuse_too_few(outcome, study)
-        estimates, left_out = ((), ()) if isinstance(form, StepLayout) else self._estimates(plan, form, outcome)
+            self._settle(asked or planned_again(question_of(self._ledger, plan_id), self._ledger.study))
+        except Unavailable:
+            with self._rounds.looking(plan_id) as found:
+                if found is not None:
+                    found.concluding = False
+            raise
+        except FederationError as error:
+            remember(plan_id, error)
+            self._rounds.remove(plan_id)
+            raise
+        self._rounds.remove(plan_id)
+
+    def look_around(self) -> tuple[str, ...]:
+        """Notice who may not take part any more, as another process wrote it down; the plans that this moved."""
+        if not len(self._rounds):
+            return ()
+        return self._rounds.leave_all_but(self._ledger.members.active(), now=self._clock.now())
+
+    @property
+    def open_rounds(self) -> int:
+        """How many rounds are open."""
+        return len(self._rounds)
+
+    def note_served(self) -> None:
+        """Write down for how long coordinators have served this folder: the deadlines of open rounds count in that."""
+        self._ledger.rounds.note_served(self._clock.now())
+
+    def awaited_stewards(self, plan_id: str) -> list[str]:
+        """The sites whose stewards an open round waits for, and for nobody else."""
+        with self._rounds.looking(plan_id) as found:
+            return found.pending() if found is not None and found.awaits_approval else []
+
+    def _open(self, question: Question, asked: PlannedQuestion | None) -> None:
+        """Remember the round among the open ones, as the ledger has it; nothing where it was answered, or has ended."""
+        ledger, plan_id = self._ledger, question.plan.plan_id
+        with ledger.one_moment():
+            standing = ledger.rounds.standing(plan_id)
+            if standing.state is RoundState.ANSWERED or self._has_ended(standing.outcome):
+                return
+            opened = OpenRound(question, self._window(question.plan), self._states(question.plan), asked=asked)
+            opened.approve_by = ledger.trainings.first_opened_at(plan_id) + ledger.study.approval_seconds
+        if standing.state is RoundState.SETTLED:
+            # What it was settled with stands; late answers do not count.
+            opened.window = Window(-math.inf)
+            opened.approve_by = -math.inf
+        if self._rounds.add(opened, now=self._clock.now()):
+            # What arrived since then found no open round.
+            for site, state in ledger.tasks.states(plan_id).items():
+                if state is not SiteState.OPEN:
+                    self._rounds.move(plan_id, site, state, now=self._clock.now())
+            for site in question.plan.participants:
+                self._clock.announce(site_key(site))
+            self._clock.announce(round_key(plan_id))
+
+    def _states(self, plan: Plan) -> dict[str, SiteState]:
+        ledger = self._ledger
+        stored = dict.fromkeys(ledger.trainings.left_out(plan.plan_id), SiteState.REFUSED)
+        stored |= ledger.tasks.states(plan.plan_id)
+        active, final = ledger.members.active(), (SiteState.RELEASED, SiteState.REFUSED)
+        return {
+            site: state if site in active or state in final else SiteState.MISSING
+            for site in plan.participants
+            for state in (stored.get(site, SiteState.OPEN),)
+        }
+
+    def _window(self, plan: Plan) -> Window:
+        """Until when the round waits: what was left of its time when the coordinator before stopped."""
+        study, now = self._ledger.study, self._clock.now()
+        date, opened = self._ledger.rounds.window(plan.plan_id)
+        since = self._clock.date() - date if opened is None else now - opened
+        left = min(max(study.deadline_seconds - since, 0.0), study.deadline_seconds)
+        away = self._ledger.trainings.away(plan.plan_id)
+        return Window(now + left, study.deadline_seconds * SHARE_FOR_THE_AWAY, away, study.min_sites)
+
+    def _settle(self, asked: PlannedQuestion) -> None:
+        """The answer to a step holds no more than who answered: its sums are the releases themselves."""
+        plan, form, ledger = asked.plan, asked.planned.layout, self._ledger
+        few = isinstance(form, StepLayout) or form.dimension * len(plan.participants) <= FEW_NUMBERS
+        refused: TooFewSites | None = None
+        with ledger.tasks.settling(plan.plan_id) as round_:
+            outcome = self._accounting.settle(round_)
+            if few:
+                refused = self._answer(asked, outcome, round_.answer)
+        if not few:
+            refused = self._answer(asked, outcome, functools.partial(ledger.answers.keep, plan.plan_id))
+        # Raised only here: inside the transaction it would undo the settling.
+        if refused is not None:
+            raise refused
+
+    def _answer(self, asked: PlannedQuestion, outcome: Outcome, keep: Callable[[str], None]) -> TooFewSites | None:
+        """Keep the answer of a settled round; why there is none, otherwise."""
+        plan, form, study = asked.plan, asked.planned.layout, self._ledger.study
+        releases = [] if isinstance(form, StepLayout) else self._released(plan, outcome)
+        left_out = () if isinstance(form, StepLayout) else impossible(plan, form, releases)
+        if left_out:
+            log.warning("round %s leaves out %s: impossible totals", plan.plan_id[:12], ", ".join(left_out))
+        kept = outcome.without(left_out)
+        if len(kept.answered) < study.min_sites:
+            return too_few(kept, study, left_out)
+        estimates: tuple[Estimate, ...] = ()
+        if isinstance(form, AnswerLayout):
+            declared = {site.name: site.patients for site in self._ledger.members.sites()}
+            possible = [release for release in releases if release.site not in left_out]
+            estimates = combine_releases(plan, form, possible, setting=self._setting, patients=declared)
         overlap = study.overlap_among(plan.participants)
         answer = StoredAnswer(
-            outcome=outcome.without(left_out),
+            outcome=kept,
             estimates=estimates,
             mechanism=plan.mechanism.value,
             charged=loss_of(self._accounting.charged(asked.planned), overlap=overlap, delta=asked.question.delta),
@@ -82,153 +205,34 @@ class Round:
             noiseless=self._setting.noiseless,
             left_out=left_out,
         )
-        self._ledger.answers.keep(plan.plan_id, encode_answer(answer))
-        self._dispatch.forget(plan)
+        keep(encode_answer(answer))
+        return None
 
-    def _estimates(
-        self, plan: Plan, form: AnswerLayout, outcome: Outcome
-    ) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
-        """The estimates, and the sites that are in none of them because no table gives what they sent."""
-        study = self._ledger.study
+    def _released(self, plan: Plan, outcome: Outcome) -> list[Release]:
         stored = self._ledger.submissions.releases(plan.plan_id)
-        releases = [decode_release(stored[site]) for site in outcome.answered]
-        left_out = impossible(plan, form, releases)
-        if left_out:
-            log.warning("round %s leaves out %s: impossible totals", plan.plan_id[:12], ", ".join(left_out))
-        refuse_too_few(outcome.without(left_out), study, left_out)
-        kept = [release for release in releases if release.site not in left_out]
-        declared = {site.name: site.patients for site in self._ledger.members.sites()}
-        return combine_releases(plan, form, kept, setting=self._setting, patients=declared), left_out
+        return [decode_release(stored[site]) for site in outcome.answered]
+
+    def _has_ended(self, outcome: Outcome | None) -> bool:
+        """Whether a round was settled with too few answers."""
+        return outcome is not None and len(outcome.answered) < self._ledger.study.min_sites
+
+    def _unfinished(self) -> list[Question]:
+        """Every round that has neither an answer nor ended with too few sites, oldest first."""
+        ledger = self._ledger
+        with ledger.one_moment():
+            return [
+                question_of(ledger, found)
+                for found in ledger.rounds.unanswered()
+                if not self._has_ended(ledger.rounds.standing(found).outcome)
+            ]
 
 
-class Rounds(Protocol):
-    """Who runs rounds: threads of their own, or whoever waits for the answer."""
-
-    def start(self, plan_id: str, run: Callable[[], None]) -> None:
-        """Have the round of this plan run, unless it runs already."""
-
-    def unless_answered(self, plan_id: str, then: Callable[[], None]) -> bool:
-        """Have `then` called if the round that runs now ends without an answer; False where none runs."""
-
-    def drive(self, plan_id: str) -> None:
-        """Give the round the caller's time, where it has no thread; raises what the round raises."""
-
-    def state(self, plan_id: str) -> tuple[bool, BaseException | None]:
-        """Whether the round runs, and if not what it last ended with, where that was no answer: at one moment."""
-
-    def fault(self) -> BaseException | None:
-        """The first outcome that no rule explains."""
-
-    def close(self) -> None:
-        """Return once no round runs."""
-
-
-class ThreadedRounds:
-    """One thread for each running round; what a round ends with is kept for whoever asks."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._guard = threading.Lock()
-        self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="round")
-        self._rounds: dict[str, Future[None]] = {}
-        self._then: dict[str, Callable[[], None]] = {}
-        self._fault: BaseException | None = None
-
-    def start(self, plan_id: str, run: Callable[[], None]) -> None:
-        """Run the round in a thread, unless one does."""
-        with self._guard:
-            if self._clock.ended:
-                raise PeerUnreachable("The coordinator is stopping; ask again.")
-            if (found := self._rounds.get(plan_id)) is not None and not found.done():
-                return
-            future = self._pool.submit(run)
-            self._rounds[plan_id] = future
-        future.add_done_callback(lambda done: self._note(plan_id, done))
-
-    def unless_answered(self, plan_id: str, then: Callable[[], None]) -> bool:
-        """Remember what to do when the thread has ended, once however often it is said; the last word counts."""
-        with self._guard:
-            found = self._rounds.get(plan_id)
-            running = found is not None and not found.done()
-            if running:
-                self._then[plan_id] = then
-            return running
-
-    def drive(self, plan_id: str) -> None:
-        """Nothing: the round has its own thread."""
-
-    def state(self, plan_id: str) -> tuple[bool, BaseException | None]:
-        """Whether a thread runs the round or will again, or what its thread ended with, if not with an answer."""
-        with self._guard:
-            found, goes_on = self._rounds.get(plan_id), plan_id in self._then
-        if found is None:
-            return False, None
-        return (False, found.exception()) if found.done() and not goes_on else (True, None)
-
-    def fault(self) -> BaseException | None:
-        """The first outcome that no rule explains."""
-        return self._fault
-
-    def close(self) -> None:
-        """Wait for the threads, which end because the clock has."""
-        self._pool.shutdown(wait=True)
-
-    def _note(self, plan_id: str, done: Future[None]) -> None:
-        error = done.exception()
-        with self._guard:
-            then = self._then.get(plan_id)
-            if error is None and self._rounds.get(plan_id) is done:
-                del self._rounds[plan_id]
-        if error is not None:
-            explained = isinstance(error, Refused | Unavailable)
-            log.log(
-                logging.INFO if explained else logging.ERROR, "round %s ended: %s", plan_id[:12], type(error).__name__
-            )
-            if self._fault is None and not explained:
-                self._fault = error
-            if then is not None and explained:
-                self._go_on(then)
-        with self._guard:
-            # Only now, so that nobody who looks meanwhile takes the round for ended.
-            if then is not None and self._then.get(plan_id) is then:
-                del self._then[plan_id]
-        self._clock.announce(round_key(plan_id))
-
-    def _go_on(self, then: Callable[[], None]) -> None:
-        try:
-            then()
-        except FederationError as error:
-            # A busy ledger is looked at again when somebody asks; a broken one stops the process.
-            if self._fault is None and not isinstance(error, Refused | Unavailable):
-                self._fault = error
-
-
-def unfinished(ledger: Ledger, plan_id: str | None = None) -> list[Question]:
-    """Every round (or the one named) that has neither an answer nor ended with too few sites, oldest first."""
-    with ledger.one_moment():
-        return [
-            question_of(ledger, found)
-            for found in ledger.rounds.unanswered(plan_id)
-            if (outcome := ledger.rounds.standing(found).outcome) is None
-            or len(outcome.answered) >= ledger.study.min_sites
-        ]
-
-
-def ended_without_answer(ledger: Ledger, plan_id: str) -> FederationError | None:
-    """Why a round that is not running has no answer, as far as the ledger knows; None when it has one."""
-    with ledger.one_moment():
-        if ledger.answers.exists(plan_id):
-            return None
-        outcome = ledger.rounds.standing(plan_id).outcome
+def ended_without_answer(ledger: Ledger, plan_id: str) -> FederationError:
+    """Why a round that is not open has no answer, as far as the ledger knows."""
+    outcome = ledger.rounds.standing(plan_id).outcome
     if outcome is not None and len(outcome.answered) < ledger.study.min_sites:
         return too_few(outcome, ledger.study)
     return Unavailable("The round is not running now; ask again.")
-
-
-def refuse_too_few(outcome: Outcome, study: Study, left_out: tuple[str, ...] = ()) -> None:
-    """`TooFewSites` unless enough sites answered, those that are left out apart."""
-    if len(outcome.answered) < study.min_sites:
-        raise too_few(outcome, study, left_out)
 
 
 def too_few(outcome: Outcome, study: Study, left_out: tuple[str, ...] = ()) -> TooFewSites:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
+
 from coordinator.accounts.accounting import Balances
 from coordinator.rounds.stored_answers import StoredAnswer
 from wardround.federation.errors import InvariantBroken
@@ -9,8 +12,10 @@ from wardround.federation.plan.plan import Plan
 from wardround.federation.question.answer import Answer, DearerNoise, Loss, PrivacyStatement
 from wardround.federation.study.study import Study
 
+_REMEMBERED = 10_000
 
-def told(
+
+def told_answer(
     plan: Plan,
     stored: StoredAnswer,
     now: Balances,
@@ -57,3 +62,22 @@ def statement(
         overlap=overlap,
         composition=composition,
     )
+
+
+class Replays:
+    """Whether the stored answer was there when an analyst asked; only for show, so only in memory."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._asked: OrderedDict[tuple[str, str], bool] = OrderedDict()
+
+    def note(self, analyst: str, plan_id: str, *, replayed: bool) -> None:
+        with self._guard:
+            self._asked[analyst, plan_id] = replayed
+            self._asked.move_to_end((analyst, plan_id))
+            if len(self._asked) > _REMEMBERED:
+                self._asked.popitem(last=False)
+
+    def replayed(self, analyst: str, plan_id: str, *, otherwise: bool) -> bool:
+        with self._guard:
+            return self._asked.get((analyst, plan_id), otherwise)

@@ -13,6 +13,7 @@ import grpc
 
 from coordinator.members.folder import CoordinatorFolder, create_folder, open_folder
 from coordinator.rounds.coordinator import Coordinator
+from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.serving.analyst_service import AnalystService
 from coordinator.serving.site_service import EnrolmentService, SiteService
 from coordinator.store.ledger import Ledger, begin_ledger, open_ledger
@@ -67,7 +68,9 @@ class _Process:
         self._authority = folder.authority()
         self._stopping = threading.Event()
         self._broken: list[InvariantBroken] = []
-        self._coordinator = Coordinator(served_ledger(folder))
+        limits = self._configuration
+        rounds = OpenRounds(most=limits.open_rounds, most_of_one=limits.open_rounds_per_analyst)
+        self._coordinator = Coordinator(served_ledger(folder), rounds=rounds)
 
     def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

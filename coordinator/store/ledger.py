@@ -152,6 +152,18 @@ CREATE TABLE IF NOT EXISTS left_out (
     PRIMARY KEY (plan_id, site)
 ) STRICT, WITHOUT ROWID;
 
+-- when a round was last opened, in the seconds that coordinators of this folder have served; a hint for its deadline
+CREATE TABLE IF NOT EXISTS windows (
+    plan_id TEXT PRIMARY KEY REFERENCES rounds (plan_id),
+    opened  REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- for how many seconds coordinators have served this folder, one after the other; a hint
+CREATE TABLE IF NOT EXISTS served (
+    row     INTEGER PRIMARY KEY CHECK (row = 1),
+    seconds REAL NOT NULL
+) STRICT;
+
 -- what a site last said in public about the questions it answers, in canonical form; no row where it said nothing
 CREATE TABLE IF NOT EXISTS public_limits (
     site   TEXT PRIMARY KEY REFERENCES sites (name),

@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -98,8 +98,8 @@ class ReservingRound:
     _connection: sqlite3.Connection
     _identity: Identity
 
-    def charge(self, question: Question, due: Due, *, at: float) -> None:
-        """Write down the round, its debits, its place in a training, and the entry."""
+    def charge(self, question: Question, due: Due, *, at: float, now: float) -> None:
+        """Write down the round, its debits, its place in a training, and the entry; open a task for each site."""
         plan, cost = question.plan, due.charge.cost
         if cost != Cost.zero():
             for site in due.sites:
@@ -112,6 +112,7 @@ class ReservingRound:
             (plan.plan_id, encode_plan(plan), *asked, cost.mu_squared, cost.pure, cost.slack, at),
         )
         trainings.take(self._connection, plan, due)
+        open_tasks(self._connection, plan, left_out=[site for site, _ in due.left_out], at=at, now=now)
         body: Body = {
             "plan_id": plan.plan_id,
             "sites": due.sites,
@@ -119,6 +120,34 @@ class ReservingRound:
             **cost_body(cost),
         }
         chain.append(self._connection, self._identity, kind="reserved", body=body)
+
+
+def open_tasks(connection: sqlite3.Connection, plan: Plan, *, left_out: Collection[str], at: float, now: float) -> None:
+    """One task for each participant that is asked; whoever was missing is asked again."""
+    plan_id = plan.plan_id
+    # An answer must come after what the site had signed before it could know the plan.
+    known = connection.execute("SELECT name, head_sequence FROM sites")
+    heads = {site: sequence for site, sequence in known if site not in left_out}
+    (number,) = connection.execute("SELECT number FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone()
+    connection.executemany(
+        "INSERT INTO tasks (plan_id, site, number, state, opened_after) VALUES (?, ?, ?, 'open', ?)"
+        " ON CONFLICT (plan_id, site) DO UPDATE SET state = 'open' WHERE state = 'missing'",
+        [(plan_id, site, number, heads[site]) for site in plan.participants if site in heads],
+    )
+    connection.execute("UPDATE rounds SET state = 'open', opened_at = ? WHERE plan_id = ?", (at, plan_id))
+    connection.execute(
+        "INSERT INTO windows (plan_id, opened) VALUES (?, ?) ON CONFLICT DO UPDATE SET opened = excluded.opened",
+        (plan_id, now),
+    )
+    note_served(connection, now)
+
+
+def note_served(connection: sqlite3.Connection, seconds: float) -> None:
+    """Coordinators have served this folder for so long by now."""
+    connection.execute(
+        "INSERT INTO served (row, seconds) VALUES (1, ?) ON CONFLICT DO UPDATE SET seconds = excluded.seconds",
+        (seconds,),
+    )
 
 
 class RoundStore:
@@ -177,14 +206,34 @@ class RoundStore:
         state = RoundState(row[0])
         return RoundStanding(state, _outcome(row[1]) if state in (RoundState.SETTLED, RoundState.ANSWERED) else None)
 
-    def unanswered(self, plan_id: str | None = None) -> tuple[str, ...]:
-        """Every round (or the one named) that has no answer, oldest first."""
+    def unanswered(self) -> tuple[str, ...]:
+        """Every round that has no answer, oldest first."""
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT plan_id FROM rounds WHERE state <> 'answered' AND (?1 IS NULL OR plan_id = ?1) ORDER BY number",
-                (plan_id,),
+                "SELECT plan_id FROM rounds WHERE state IN ('reserved', 'open', 'settled') ORDER BY number"
             )
             return tuple(found for (found,) in rows)
+
+    def window(self, plan_id: str) -> tuple[float, float | None]:
+        """When an open round was opened: the date, and the seconds served by then, if an earlier version did not."""
+        with self._database.reading() as connection:
+            date, opened = connection.execute(
+                "SELECT rounds.opened_at, windows.opened FROM rounds LEFT JOIN windows USING (plan_id)"
+                " WHERE plan_id = ?",
+                (plan_id,),
+            ).fetchone()
+        return float(date), None if opened is None else float(opened)
+
+    def served(self) -> float:
+        """For how many seconds coordinators have served this folder, as far as it was noted."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT seconds FROM served").fetchone()
+        return 0.0 if row is None else float(row[0])
+
+    def note_served(self, seconds: float) -> None:
+        """Coordinators have served this folder for so long by now."""
+        with self._database.transaction() as connection:
+            note_served(connection, seconds)
 
     def charges_after(self, sequence: int) -> tuple[ChargeEntry, ...]:
         """The entries after this number that charge or give back, in order."""
@@ -264,6 +313,16 @@ class ReservedPlans:
         return plan
 
 
+def keep_answer(connection: sqlite3.Connection, identity: Identity, plan_id: str, text: str) -> None:
+    """Store an answer inside a running transaction; one that is already there stays as it is."""
+    if connection.execute("SELECT 1 FROM answers WHERE plan_id = ?", (plan_id,)).fetchone() is not None:
+        return
+    connection.execute("INSERT INTO answers (plan_id, answer) VALUES (?, ?)", (plan_id, text))
+    connection.execute("UPDATE rounds SET state = 'answered' WHERE plan_id = ?", (plan_id,))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    chain.append(connection, identity, kind="answered", body={"plan_id": plan_id, "answer_hash": digest})
+
+
 class AnswerStore:
     """The stored answers."""
 
@@ -274,12 +333,7 @@ class AnswerStore:
     def keep(self, plan_id: str, text: str) -> None:
         """Store the answer under its plan; one that is already there stays as it is."""
         with self._database.transaction() as connection:
-            if self.exists(plan_id):
-                return
-            connection.execute("INSERT INTO answers (plan_id, answer) VALUES (?, ?)", (plan_id, text))
-            connection.execute("UPDATE rounds SET state = 'answered' WHERE plan_id = ?", (plan_id,))
-            digest = hashlib.sha256(text.encode()).hexdigest()
-            chain.append(connection, self._identity, kind="answered", body={"plan_id": plan_id, "answer_hash": digest})
+            keep_answer(connection, self._identity, plan_id, text)
 
     def exists(self, plan_id: str) -> bool:
         """Whether the plan has been answered."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from coordinator.store.rounds import Outcome, RoundStanding, RoundStore
+from coordinator.store.rounds import Outcome, RoundStanding, RoundStore, keep_answer, open_tasks
 from coordinator.store.trainings import TrainingStore
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import Body
@@ -27,19 +27,9 @@ class OpeningRound:
     _left_out: frozenset[str]
     _connection: sqlite3.Connection
 
-    def open(self, *, at: float) -> None:
+    def open(self, *, at: float, now: float) -> None:
         """One task for each participant that is asked; whoever was missing is asked again."""
-        plan_id = self._plan.plan_id
-        # An answer must come after what the site had signed before it could know the plan.
-        known = self._connection.execute("SELECT name, head_sequence FROM sites")
-        heads = {site: sequence for site, sequence in known if site not in self._left_out}
-        (number,) = self._connection.execute("SELECT number FROM rounds WHERE plan_id = ?", (plan_id,)).fetchone()
-        self._connection.executemany(
-            "INSERT INTO tasks (plan_id, site, number, state, opened_after) VALUES (?, ?, ?, 'open', ?)"
-            " ON CONFLICT (plan_id, site) DO UPDATE SET state = 'open' WHERE state = 'missing'",
-            [(plan_id, site, number, heads[site]) for site in self._plan.participants if site in heads],
-        )
-        self._connection.execute("UPDATE rounds SET state = 'open', opened_at = ? WHERE plan_id = ?", (at, plan_id))
+        open_tasks(self._connection, self._plan, left_out=self._left_out, at=at, now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +64,10 @@ class SettlingRound:
         }
         chain.append(self._connection, self._identity, kind="settled", body=body)
 
+    def answer(self, text: str) -> None:
+        """Store the answer of a round that is settled; one that is already there stays as it is."""
+        keep_answer(self._connection, self._identity, self.plan_id, text)
+
 
 class TaskStore:
     """The tasks of every round."""
@@ -95,14 +89,6 @@ class TaskStore:
         with self._database.reading() as connection:
             rows = connection.execute("SELECT site, state FROM tasks WHERE plan_id = ? ORDER BY site", (plan_id,))
             return {site: SiteState(state) for site, state in rows}
-
-    def waiting(self, site: str) -> tuple[str, ...]:
-        """The plans that a site has neither answered nor put before its steward, oldest first."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT plan_id FROM tasks WHERE site = ? AND state IN ('open', 'failed') ORDER BY number", (site,)
-            )
-            return tuple(plan_id for (plan_id,) in rows)
 
     @contextmanager
     def opening(self, plan: Plan) -> Iterator[OpeningRound]:

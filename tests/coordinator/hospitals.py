@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.rounds.coordinator import Coordinator
+from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.store.ledger import begin_ledger, open_ledger
-from wardround.federation.errors import FederationError
+from wardround.federation.errors import FederationError, PlanRefused
 from wardround.federation.forms.parts import Sums
 from wardround.federation.forms.release import Release, release_hash
 from wardround.federation.ledger.entry_body import encode_body
@@ -19,14 +20,14 @@ from wardround.federation.ledger.verify.verify import Verification, verify
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Plan, form_of
 from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Submission
-from wardround.federation.question.answer import Answer
+from wardround.federation.question.answer import Answer, SiteState
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.federation.trust.entry import EMPTY, Entry, Head, make_entry
 from wardround.federation.trust.identity import Identity, Purpose
 from wardround.privacy.accounting.cost import Cost
-from wardround.simulation.pumped import DrivenRounds, PumpedClock
+from wardround.simulation.pumped import DrivenAttendant, PumpedClock
 
 STUDY = """\
 name = "cardio"
@@ -129,7 +130,10 @@ class Hospital:
             return self.kept[plan.plan_id]
         match self.mood:
             case "release":
-                self.kept[plan.plan_id] = self.release(plan)
+                try:
+                    self.kept[plan.plan_id] = self.release(plan)
+                except PlanRefused:
+                    self.kept[plan.plan_id] = self.decline(plan)
             case "refuse":
                 self.kept[plan.plan_id] = self.decline(plan)
             case "hold":
@@ -177,6 +181,7 @@ class World:
         self.identity.save(folder / "identity.pem")
         self.noiseless = noiseless
         self.hospitals: dict[str, Hospital] = {}
+        self.rounds = OpenRounds()
         self.clock = PumpedClock(self.pump, date=1000.0)
         begin_ledger(folder, study=self.study, identity=self.identity, keeping=Durability.FILE).close()
         self.coordinator = self.opened()
@@ -186,13 +191,15 @@ class World:
         return Coordinator(
             open_ledger(self.folder, study=self.study, identity=self.identity, keeping=Durability.FILE),
             clock=self.clock,
-            rounds=DrivenRounds(),
+            attendant=DrivenAttendant(),
+            rounds=self.rounds,
             noiseless=self.noiseless,
         )
 
     def restart(self) -> None:
         """Lose everything that is not on disk, and go on from there."""
         self.coordinator.ledger.close()
+        self.rounds = OpenRounds()
         self.clock = PumpedClock(self.pump, date=self.clock.date())
         self.coordinator = self.opened()
         self.coordinator.resume()
@@ -221,6 +228,13 @@ class World:
 
     def ask(self, request: AskRequest | None = None) -> Answer:
         return self.watch(self.coordinator.ask(ANALYST, ask() if request is None else request))
+
+    def states(self, plan: Plan) -> dict[str, SiteState]:
+        """Where every participant is, as the coordinator knows it."""
+        with self.coordinator._rounds.looking(plan.plan_id) as found:
+            if found is not None:
+                return dict(found.states)
+        return self.coordinator.ledger.tasks.states(plan.plan_id)
 
     def kinds(self) -> list[str]:
         """The kinds of the coordinator's entries, in order."""

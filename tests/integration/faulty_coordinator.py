@@ -18,14 +18,17 @@ from pathlib import Path
 
 from coordinator.accounts.accounting import Accounting
 from coordinator.clock import RealClock
+from coordinator.rounds import round as line
 from coordinator.rounds.collection import Collection
-from coordinator.rounds.dispatch import Dispatch
+from coordinator.rounds.round import Round
 from coordinator.serving import serve
 from coordinator.store.rounds import AnswerStore
 from wardround.federation.ledger.sqlite_file import Database
 
-STEPS = ("reserve", "open", "accept", "settle", "answer")
-POINTS = tuple(f"{when}" for step in STEPS for when in (f"before_{step}_commit", f"after_{step}"))
+STEPS = ("reserve", "accept", "conclude")
+# Of an answer of many numbers, which is settled and kept in two transactions.
+LARGE = ("before_settle_commit", "after_settle_commit", "before_answer_commit", "after_answer")
+POINTS = (*(f"{when}" for step in STEPS for when in (f"before_{step}_commit", f"after_{step}")), *LARGE)
 
 
 class Fate:
@@ -63,6 +66,7 @@ class Fate:
             with original(database) as connection:
                 yield connection
                 self.at(f"before_{getattr(self.step, 'name', '')}_commit")
+            self.at(f"after_{getattr(self.step, 'name', '')}_commit")
 
         Database.transaction = transaction  # type: ignore[method-assign]
 
@@ -86,10 +90,12 @@ def main(path: Path, point: str) -> None:
         raise SystemExit(f"no such point: {point}")
     fate = Fate(point)
     fate.wrap(Accounting, "reserve", step="reserve")
-    fate.wrap(Dispatch, "open", step="open")
     fate.wrap(Collection, "accept", step="accept")
-    fate.wrap(Accounting, "settle", step="settle")
-    fate.wrap(AnswerStore, "keep", step="answer")
+    fate.wrap(Round, "conclude", step="conclude")
+    if point in LARGE:
+        line.FEW_NUMBERS = -1
+        fate.wrap(Round, "_settle", step="settle")
+        fate.wrap(AnswerStore, "keep", step="answer")
     fate.wrap_commits()
     serve.serve(path, announce=print)
 

@@ -29,7 +29,7 @@ from wardround.analyst.asking.client import Client
 from wardround.analyst.learning.request import parse_request
 from wardround.simulation.federation import DirectAnalystLink, DirectLink
 from wardround.simulation.noise import ZeroNoise
-from wardround.simulation.pumped import DrivenRounds, PumpedClock
+from wardround.simulation.pumped import DrivenAttendant, PumpedClock
 
 ROLES = ("consortium", "one", "two", "three")
 ANALYST = "ada"
@@ -59,7 +59,7 @@ class Reopened:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         ledger = served_ledger(open_coordinator(folder / "consortium"))
-        self.coordinator = Coordinator(ledger, clock=PumpedClock(self._turn), rounds=DrivenRounds())
+        self.coordinator = Coordinator(ledger, clock=PumpedClock(self._turn), attendant=DrivenAttendant())
         self.agents = {name: self._agent(name) for name in ROLES[1:]}
         self.client = Client(DirectAnalystLink(self.coordinator, ANALYST))
 

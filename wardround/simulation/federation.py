@@ -24,7 +24,7 @@ from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity
 from wardround.federation.trust.public_limits import PublicSite
 from wardround.simulation.processes import SitesElsewhere
-from wardround.simulation.pumped import DrivenRounds, PumpedClock
+from wardround.simulation.pumped import DrivenAttendant, PumpedClock
 from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_site, default_policy
 
 __all__ = ["DirectAnalystLink", "SimulatedFederation", "SimulatedSite", "default_policy"]
@@ -114,7 +114,7 @@ class SimulatedFederation:
         self.coordinator = Coordinator(
             begin_ledger(folder, study=study, identity=Identity.generate(), keeping=keeping),
             clock=self._clock,
-            rounds=DrivenRounds(),
+            attendant=DrivenAttendant(),
             noiseless=noiseless,
             trusted_total=trusted_total,
         )

@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from coordinator.clock import Clock
+from coordinator.rounds.attending import LOOK_SECONDS
+from coordinator.rounds.dispatch import round_key
+from coordinator.rounds.round import Round
+from wardround.federation.errors import FederationError
+
 
 class PumpedClock:
     """A federation in one process and one thread: waiting lets the others work, and time passes when they rest.
@@ -27,6 +33,11 @@ class PumpedClock:
     def now(self) -> float:
         return self._now
 
+    def go_on_from(self, seconds: float) -> None:
+        """Not before what was noted; the date stays."""
+        self._start -= max(seconds - self._now, 0.0)
+        self._now = max(self._now, seconds)
+
     def date(self) -> float:
         return self._start + self._now
 
@@ -41,7 +52,7 @@ class PumpedClock:
             # A site that takes its turn inside another's wait finds what there is, and does not wait itself.
             return
         until = self._now + max(seconds, 0.0)
-        while self._changes[key] <= seen and self._now < until and not self._ended:
+        while self._changes[key] == seen and self._now < until and not self._ended:
             if not self._turn():
                 self._now = until
 
@@ -64,38 +75,33 @@ class PumpedClock:
         return self._ended
 
 
-class DrivenRounds:
-    """Rounds without threads: whoever watches runs the round, and its waiting lets the sites work."""
+class DrivenAttendant:
+    """Nobody looks after rounds by themselves: whoever watches one does, and its waiting lets the sites work."""
 
-    def __init__(self) -> None:
-        self._waiting: dict[str, Callable[[], None]] = {}
-        self._driven: set[str] = set()
+    def attend(self, line: Round, clock: Clock) -> None:
+        self._line, self._clock = line, clock
 
-    def start(self, plan_id: str, run: Callable[[], None]) -> None:
-        """Remember the round for whoever watches it."""
-        self._waiting[plan_id] = run
-
-    def unless_answered(self, plan_id: str, then: Callable[[], None]) -> bool:  # noqa: ARG002
-        """Nothing to remember: a round and what it waits for share one thread, so it looks after each submission."""
-        return self.state(plan_id)[0]
+    def look(self, plan_id: str) -> None:
+        """Nothing: whoever watches will."""
 
     def drive(self, plan_id: str) -> None:
-        """Run the round to its end."""
-        run = self._waiting.pop(plan_id, None)
-        if run is None:
-            return
-        self._driven.add(plan_id)
-        try:
-            run()
-        finally:
-            self._driven.discard(plan_id)
+        """Let the sites work until the round is concluded, or waits for nobody but stewards."""
+        while (seconds := self._line.due_seconds(plan_id)) is not None:
+            if seconds == 0.0:
+                # What it ends with, its driver gets.
+                self._line.conclude(plan_id, remember=lambda *_: None)
+            elif self._line.awaited_stewards(plan_id):
+                return
+            else:
+                seen = self._clock.changes(round_key(plan_id))
+                self._clock.wait(round_key(plan_id), seen=seen, seconds=min(seconds, LOOK_SECONDS))
+                self._line.look_around()
 
-    def state(self, plan_id: str) -> tuple[bool, BaseException | None]:
-        """Whether it is driven or waits to be, and no outcome: what a driven round raises, its driver gets."""
-        return plan_id in self._waiting or plan_id in self._driven, None
+    def ended(self, plan_id: str) -> FederationError | None:  # noqa: ARG002
+        return None
 
     def fault(self) -> BaseException | None:
         return None
 
     def close(self) -> None:
-        self._waiting.clear()
+        """Nothing runs."""

@@ -25,7 +25,7 @@ from wardround.privacy.budget.filter import epsilon_spent
 from wardround.privacy.budget.parallel import in_parallel
 from wardround.privacy.report.compare import compare
 from wardround.privacy.report.schedules import from_facts
-from wardround.simulation.pumped import DrivenRounds
+from wardround.simulation.pumped import DrivenAttendant
 
 
 def test_a_question_above_the_budget_says_asked_remaining_and_difference(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_too_few_participants_are_told_as_for_a_question(tmp_path: Path) -> None
 
 def _race_in_a_process(folder: Path, number: int, outcomes: multiprocessing.SimpleQueue[str]) -> None:
     ledger = open_ledger(folder, study=study(), identity=Identity.load(folder / "identity.pem"))
-    coordinator = Coordinator(ledger, rounds=DrivenRounds())
+    coordinator = Coordinator(ledger, attendant=DrivenAttendant())
     try:
         coordinator.ask(ANALYST, ask(2.5, nonce=f"{number:02x}"))
     except BudgetExceeded as refusal:

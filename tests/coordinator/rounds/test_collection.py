@@ -289,7 +289,7 @@ def test_a_release_is_final_whatever_is_reported_after_it(world: World) -> None:
     world.coordinator.submit("two", two.release(plan))
     world.coordinator.submit("two", Pending(plan.plan_id))
     world.coordinator.submit("two", Failed(plan.plan_id))
-    assert dict(world.coordinator._dispatch.states(plan))["two"] is SiteState.RELEASED
+    assert world.states(plan)["two"] is SiteState.RELEASED
 
 
 def test_no_value_is_ever_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -311,10 +311,16 @@ def test_no_value_is_ever_logged(world: World, caplog: pytest.LogCaptureFixture)
 def test_a_round_that_has_ended_carries_nothing_more(world: World, mood: str) -> None:
     world.hospitals["two"].mood = mood
     plan_id = world.coordinator.ask(ANALYST, ask(0.2))
-    assert set(world.coordinator._collection._expected) == {plan_id}
+    assert world.coordinator._rounds.plans() == (plan_id,)
     with contextlib.suppress(AwaitingApproval):
         world.watch(plan_id)
-    assert world.coordinator._collection._expected == {}
+    rounds = world.coordinator._rounds
+    # One that waits for a steward is open still.
+    assert rounds.plans() == ((plan_id,) if mood == "hold" else ())
+    if mood == "hold":
+        world.hospitals["two"].approve(world.coordinator)
+        world.watch(plan_id)
+    assert (len(rounds), rounds._queues, rounds._of) == (0, {}, {})
 
 
 def test_what_comes_after_its_round_is_compared_with_the_plan_on_disk(world: World) -> None:

@@ -161,7 +161,7 @@ def test_a_site_that_failed_is_asked_again_before_the_deadline(tmp_path: Path) -
     plan_id = world.coordinator.ask(ANALYST, ask())
     assert world.hospitals["two"].step(world.coordinator)
     assert not world.hospitals["two"].step(world.coordinator), "not in a tight loop"
-    assert dict(world.coordinator._dispatch.states(world.hospitals["two"].seen[0].task.plan))["two"] is SiteState.FAILED
+    assert world.states(world.hospitals["two"].seen[0].task.plan)["two"] is SiteState.FAILED
     world.hospitals["two"].mood = "release"
     answer = world.watch(plan_id)
     assert answer.estimates[0].value == 111
@@ -288,7 +288,7 @@ def test_progress_names_every_site_and_ends_in_the_answer(tmp_path: Path) -> Non
     plan_id = world.coordinator.ask(ANALYST, ask())
     world.hospitals["one"].step(world.coordinator)
     world.coordinator.claim("two", wait_seconds=0)
-    states = dict(world.coordinator._dispatch.states(world.hospitals["one"].seen[0].task.plan))
+    states = world.states(world.hospitals["one"].seen[0].task.plan)
     assert states == {"one": SiteState.RELEASED, "three": SiteState.OPEN, "two": SiteState.CLAIMED}
     told = world.coordinator.watch(ANALYST, plan_id, seen=0, wait_seconds=0)
     assert isinstance(told, Answer)

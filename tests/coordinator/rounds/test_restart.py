@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.accounts.accounting import question_of
-from coordinator.rounds.planning import plans_for
+from coordinator.rounds.planning import planned_again, plans_for
 from coordinator.store.rounds import Question
 from coordinator.store.trainings import Due
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
@@ -45,8 +45,8 @@ class Plug:
             raise Crash
 
 
-# reserve, open, three receipts, settle, answer
-TRANSACTIONS = 7
+# reserve and open, three receipts, settle and answer
+TRANSACTIONS = 5
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -95,14 +95,46 @@ def test_resume_finishes_a_round_that_nobody_asks_about_again(tmp_path: Path) ->
     assert not told.replayed, "the analyst who asked first is not told of a replay"
 
 
-def test_a_restart_gives_the_sites_their_time_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("served", "left"), [(0.0, 60.0), (59.0, 1.0), (61.0, 0.0), (10_000.0, 0.0)])
+def test_a_restart_gives_the_sites_what_was_left_of_their_time(tmp_path: Path, served: float, left: float) -> None:
     world = oracle(tmp_path, moods={"two": "sleep"})
     plan_id = world.coordinator.ask(ANALYST, ask())
-    world.clock.pass_seconds(59)
+    for name in ("one", "three"):
+        world.hospitals[name].step(world.coordinator)
+    world.clock.pass_seconds(served)
+    world.coordinator._line.note_served()
+    # Time in which nobody serves is nobody's.
+    world.clock.pass_seconds(5000.0)
+    world.restart()
+    before = world.clock.now()
+    assert world.watch(plan_id).missing == ("two",)
+    assert world.clock.now() - before == pytest.approx(left)
+
+
+def test_restarts_without_end_come_to_an_end(tmp_path: Path) -> None:
+    world = oracle(tmp_path, moods={"two": "sleep"})
+    plan_id = world.coordinator.ask(ANALYST, ask())
+    for name in ("one", "three"):
+        world.hospitals[name].step(world.coordinator)
+    for _ in range(70):
+        world.clock.pass_seconds(1.0)
+        world.coordinator._line.note_served()
+        world.restart()
+    before = world.clock.now()
+    world.watch(plan_id)
+    assert world.clock.now() == before
+
+
+def test_a_round_that_an_earlier_version_opened_is_not_given_a_whole_new_window(tmp_path: Path) -> None:
+    world = oracle(tmp_path, moods={"two": "sleep"})
+    plan_id = world.coordinator.ask(ANALYST, ask())
+    with world.coordinator.ledger.database.transaction() as connection:
+        connection.execute("DELETE FROM windows")
+    world.clock.pass_seconds(40.0)
     world.restart()
     before = world.clock.now()
     world.watch(plan_id)
-    assert world.clock.now() - before == pytest.approx(60)
+    assert world.clock.now() - before == pytest.approx(20.0)
 
 
 def test_a_plan_read_back_from_disk_is_handed_out_unchanged(tmp_path: Path) -> None:
@@ -117,8 +149,10 @@ def test_running_an_answered_round_again_changes_nothing(tmp_path: Path) -> None
     world = oracle(tmp_path, moods={"two": "sleep"})
     plan_id = world.ask().plan_id
     entries, now = world.kinds(), world.clock.now()
-    question = question_of(world.coordinator.ledger, plan_id)
-    world.coordinator._line.take_up(question)
+    asked = planned_again(question_of(world.coordinator.ledger, plan_id), world.study)
+    world.coordinator._line.begin(asked)
+    world.coordinator._line.take_up()
+    assert world.coordinator._rounds.plans() == ()
     assert (world.kinds(), world.clock.now()) == (entries, now)
     assert world.ask().estimates[0].value == 101
 
@@ -130,7 +164,7 @@ def test_a_stored_plan_that_is_no_longer_admitted_ends_its_own_round_and_no_othe
     # As another version may have planned it: a scale that no part has.
     plan = dataclasses.replace(known, scales=(*known.scales, *known.scales))
     with world.coordinator.ledger.rounds.reserving(plan.plan_id, charge) as round_:
-        round_.charge(Question(plan, ANALYST, 0.1, 1e-6), Due(charge, plan.participants), at=0.0)
+        round_.charge(Question(plan, ANALYST, 0.1, 1e-6), Due(charge, plan.participants), at=0.0, now=0.0)
     world.restart()
     assert world.ask().estimates[0].value == 111
     with pytest.raises(PlanRefused):

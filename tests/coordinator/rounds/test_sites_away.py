@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.rounds.collection import SHARE_FOR_THE_AWAY, awaited
+from coordinator.rounds.open_rounds import SHARE_FOR_THE_AWAY, OpenRound, Window
+from coordinator.rounds.planning import plans_for
+from coordinator.store.rounds import Question
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from tests.coordinator.rounds.test_trainings import numbers, step, training
 from wardround.federation.errors import AwaitingApproval, TooFewSites
@@ -168,12 +170,29 @@ def test_a_steward_s_patience_counts_once_for_a_training(world: World) -> None:
 # --- the rule by itself ---------------------------------------------------------------------------------------
 
 
-def test_what_is_short_begins_when_the_others_have_answered_and_ends_no_later_than_the_deadline() -> None:
-    wait = awaited(now=0.0, deadline_seconds=DEADLINE, away=frozenset({"two"}), needed=1)
+def test_what_is_short_begins_when_the_others_have_answered_and_ends_no_later_than_the_deadline(world: World) -> None:
+    plan = plans_for(ask(0.1), world.study, {"one": 1000, "two": 1000})[0]
+    question = Question(plan, ANALYST, 0.1, 1e-6)
     open_, released, claimed = SiteState.OPEN, SiteState.RELEASED, SiteState.CLAIMED
-    assert wait.ends({"one": claimed, "two": open_}, before=DEADLINE, now=5.0) == DEADLINE
-    assert wait.ends({"one": released, "two": open_}, before=DEADLINE, now=10.0) == 10.0 + SHORT
-    assert wait.ends({"one": released, "two": open_}, before=10.0 + SHORT, now=11.0) == 10.0 + SHORT
-    assert wait.ends({"one": released, "two": claimed}, before=10.0 + SHORT, now=11.5) == DEADLINE
-    assert wait.ends({"one": released, "two": open_}, before=DEADLINE, now=DEADLINE - 0.5) == DEADLINE
-    assert wait.ends({"one": released, "two": released}, before=DEADLINE, now=12.0) == 12.0
+
+    def begun() -> OpenRound:
+        window = Window(DEADLINE, SHORT, frozenset({"two"}), needed=1)
+        round_ = OpenRound(question, window, {"one": open_, "two": open_})
+        round_.begin(0.0)
+        return round_
+
+    round_ = begun()
+    ends = []
+    for site, state, now in (
+        ("one", claimed, 5.0),
+        ("one", released, 10.0),
+        ("two", SiteState.FAILED, 11.0),
+        ("two", claimed, 11.5),
+        ("two", released, 12.0),
+    ):
+        round_.move(site, state, now)
+        ends.append(round_.ends)
+    assert ends == [DEADLINE, 10.0 + SHORT, 10.0 + SHORT, DEADLINE, 12.0]
+    late = begun()
+    late.move("one", released, DEADLINE - 0.5)
+    assert late.ends == DEADLINE

@@ -1,4 +1,4 @@
-"""The coordinator as it is served: a thread for each round, long polls, and a clean end."""
+"""The coordinator as it is served: a few threads for all rounds, long polls, and a clean end."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.clock import Clock, RealClock
-from coordinator.rounds.collection import Collection
+from coordinator.clock import RealClock
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.rounds.dispatch import round_key
-from coordinator.rounds.round import ThreadedRounds
+from coordinator.rounds.round import Round
 from coordinator.store.ledger import open_ledger
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
-from wardround.federation.errors import AwaitingApproval, InvariantBroken, PeerUnreachable, TooFewSites
+from wardround.federation.errors import AwaitingApproval, InvariantBroken, LedgerFull, PeerUnreachable, TooFewSites
 from wardround.federation.forms.release import Release
+from wardround.federation.ledger.connections import MOST_READERS
 from wardround.federation.ledger.sqlite_file import Durability
-from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import SignedTask
 from wardround.federation.question.answer import Answer, Progress, SiteState
 
@@ -126,21 +125,22 @@ def test_an_approval_days_later_finishes_the_round_by_itself(served: Served) -> 
     assert served.until_told(plan_id).estimates[0].value == 111
 
 
-def test_an_approval_in_the_instant_a_waiting_round_ends_is_taken_up(
+def test_an_approval_in_the_instant_a_round_is_looked_at_is_taken_up(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.hospitals["two"].mood = "hold"
-    ended = Collection.expect_no_more
+    looked = Round.due_seconds
     approvals: list[str] = []
 
-    def approved_meanwhile(collection: Collection, plan: Plan) -> None:
-        """The round has looked its last and still runs; only now the steward's approval arrives."""
-        ended(collection, plan)
-        if not approvals:
-            approvals.append(plan.plan_id)
+    def approved_meanwhile(line: Round, plan_id: str) -> float | None:
+        """The round was looked at and waits for the steward; only now the approval arrives."""
+        found = looked(line, plan_id)
+        if line.awaited_stewards(plan_id) and not approvals:
+            approvals.append(plan_id)
             served.hospitals["two"].approve(served.coordinator)
+        return found
 
-    monkeypatch.setattr(Collection, "expect_no_more", approved_meanwhile)
+    monkeypatch.setattr(Round, "due_seconds", approved_meanwhile)
     plan_id = served.coordinator.ask(ANALYST, ask())
     for name in ("one", "three", "two"):
         signed = served.coordinator.claim(name, wait_seconds=LONG_SECONDS)
@@ -151,66 +151,31 @@ def test_an_approval_in_the_instant_a_waiting_round_ends_is_taken_up(
     assert served.kinds().count("answered") == 1
 
 
-def test_what_is_remembered_of_a_running_round_is_done_once_and_only_if_it_ends_without_an_answer() -> None:
-    clock = RealClock()
-    rounds = ThreadedRounds(clock)
-    done: list[str] = []
-
-    def run(name: str, outcome: BaseException | None) -> None:
-        looked, go = threading.Event(), threading.Event()
-
-        def body() -> None:
-            looked.set()
-            go.wait(SOON_SECONDS)
-            if outcome is not None:
-                raise outcome
-
-        rounds.start(name, body)
-        looked.wait(SOON_SECONDS)
-        assert rounds.unless_answered(name, lambda: done.append("forgotten"))
-        assert rounds.unless_answered(name, lambda: done.append(name))
-        go.set()
-
-    run("waiting", AwaitingApproval("later"))
-    run("answered", None)
-    run("refused", TooFewSites("too few"))
-    clock.end()
-    rounds.close()
-    assert sorted(done) == ["refused", "waiting"]
-    assert not rounds.unless_answered("waiting", lambda: done.append("late"))
-    assert rounds.fault() is None
+def test_open_rounds_have_no_threads_and_no_connections_of_their_own(served: Served) -> None:
+    served.coordinator.ask(ANALYST, ask(0.001, nonce="ffff"))
+    threads = threading.active_count()
+    for number in range(60):
+        served.coordinator.ask(ANALYST, ask(0.001, nonce=f"{number:04x}"))
+    assert served.coordinator._line.open_rounds == 61
+    assert threading.active_count() == threads
+    assert served.coordinator.ledger.database._connections.opened <= MOST_READERS + 1
 
 
-class StartedAgain(ThreadedRounds):
-    """A round that ended is started again as soon as somebody has looked."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
-        self.let_go = threading.Event()
-
-    def state(self, plan_id: str) -> tuple[bool, BaseException | None]:
-        found = super().state(plan_id)
-        if found[1] is not None:
-            self.start(plan_id, self._held)
-        return found
-
-    def _held(self) -> None:
-        self.let_go.wait(SOON_SECONDS)
-
-
-def test_what_a_round_ended_with_is_told_though_it_was_started_again(served: Served) -> None:
-    clock = RealClock()
-    rounds = StartedAgain(clock)
-    served.coordinator.close()
-    ledger = open_ledger(served.folder, study=served.study, identity=served.identity, keeping=Durability.FILE)
-    served.coordinator = Coordinator(ledger, noiseless=True, clock=clock, rounds=rounds)
-    served.hospitals["two"].mood = "hold"
+def test_a_full_ledger_delays_a_round_and_ends_none(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.run("one", "two", "three")
-    try:
-        with pytest.raises(AwaitingApproval):
-            served.until_told(served.coordinator.ask(ANALYST, ask()))
-    finally:
-        rounds.let_go.set()
+    answered, full = Round._answer, [1, 2, 3]
+
+    def answer(line: Round, *words: object) -> object:
+        if full:
+            raise LedgerFull(private=f"{full.pop()}")
+        return answered(line, *words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Round, "_answer", answer)
+    monkeypatch.setattr("coordinator.rounds.attending.RETRY_SECONDS", 0.01)
+    assert served.until_told(served.coordinator.ask(ANALYST, ask())).estimates[0].value == 111
+    assert full == []
+    assert served.coordinator.fault() is None
+    assert served.kinds().count("settled") == 1
 
 
 def test_too_few_sites_reach_whoever_watches(tmp_path: Path) -> None:

@@ -172,8 +172,7 @@ def test_a_site_that_is_not_asked_cannot_answer(world: World) -> None:
     assert world.coordinator.claim("two", wait_seconds=0.0) is None
     with pytest.raises(UnknownTask):
         world.coordinator.submit("two", world.hospitals["two"].release(one.task.plan))
-    told = world.coordinator._dispatch.states(one.task.plan)
-    assert dict(told)["two"] is SiteState.REFUSED
+    assert world.states(one.task.plan)["two"] is SiteState.REFUSED
     assert numbers(world.watch(plan_id)) == {"": [101] * 3}
 
 
@@ -229,11 +228,10 @@ def test_progress_counts_who_declined_as_refused(world: World) -> None:
     world.ask(step(0))
     world.hospitals["one"].mood = "hold"
     plan_id = world.coordinator.ask(ANALYST, step(1))
-    told = world.coordinator
     with pytest.raises(Exception, match="waiting for approval at one"):
         world.watch(plan_id)
-    progress = told._dispatch.states(world.hospitals["one"].held[0])
-    assert dict(progress) == {"one": SiteState.PENDING, "three": SiteState.RELEASED, "two": SiteState.REFUSED}
+    progress = world.states(world.hospitals["one"].held[0])
+    assert progress == {"one": SiteState.PENDING, "three": SiteState.RELEASED, "two": SiteState.REFUSED}
 
 
 # --- the budget -----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from coordinator.rounds.open_rounds import OpenRounds
 from tests.coordinator.hospitals import ANALYST, World, study
 from tests.coordinator.rounds.test_trainings import step
 from wardround.federation.ledger.verify.verify import verify
@@ -21,6 +22,7 @@ def restarted(folder: Path) -> World:
     world.folder, world.study, world.noiseless = folder, study(), True
     world.identity, world.hospitals = Identity.load(folder / "identity.pem"), {}
     world.clock = PumpedClock(world.pump, date=2000.0)
+    world.rounds = OpenRounds()
     world.coordinator = world.opened()
     world.coordinator.resume()
     return world

@@ -116,7 +116,7 @@ def test_every_state_is_that_of_a_site_that_was_never_started(worlds: list[Threa
     assert [dict(progress.sites)["two"] for progress in told] == [SiteState.OPEN] * 4
     assert [dict(progress.sites)["one"] for progress in told][-1] is SiteState.RELEASED
     (plan,) = (signed.task.plan for signed in failing.hospitals["one"].seen)
-    assert dict(failing.coordinator._dispatch.states(plan))["two"] is SiteState.FAILED, "the coordinator knows"
+    assert failing.states(plan)["two"] is SiteState.FAILED, "the coordinator knows"
 
 
 # --- how often such a site is asked ---------------------------------------------------------------------------
