@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import grpc
 
@@ -15,6 +15,7 @@ from protos._generated import analyst_service_pb2 as analyst_pb
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub
 from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceStub
 from protos._generated.site_service_pb2_grpc import SiteServiceStub
+from protos.channels import MAX_MESSAGE_BYTES
 from protos.chunked_release import CALL_SECONDS, submit
 from protos.pages import Page, Watched, joined, read_watched
 from protos.statuses import call
@@ -27,15 +28,18 @@ from protos.words import (
     GREETING,
     HOSPITALS,
     LONGEST_WAIT_SECONDS,
+    MAX_SHOWN,
     POLL,
     PRESENTING,
     PREVIEWED,
     RENEWAL,
     RENEWED,
     REPORT,
+    SHOWN,
     SITES,
     STUDY,
     WATCH,
+    Poll,
     Watch,
     write_question,
 )
@@ -43,12 +47,14 @@ from wardround.federation.errors import MalformedMessage
 from wardround.federation.limits import refuse
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, BudgetReport, Estimate, Preview, Progress
-from wardround.federation.trust.enrolment import Enrolment, Greeting
+from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting
 from wardround.federation.trust.entry import Entry
-from wardround.federation.trust.public_limits import PublicLimits, PublicSite
+from wardround.federation.trust.public_limits import PublicSite
 
 # How much longer than its wait a long poll may take.
 _POLL_MARGIN_SECONDS = 10.0
+_ENTRY_BYTES = 512
+_NOTHING = Presenting()
 _UNFITTING = "the pages of an answer do not fit together."
 
 Pause = Callable[[float], object]
@@ -65,13 +71,20 @@ class SiteCalls:
         self._stub = SiteServiceStub(channel)
         self._deadline = deadline_seconds
 
-    def greet(self, limits: PublicLimits | None = None) -> Greeting:
-        """Whom the coordinator takes us for, which study it runs, what time it has; it is told our public limits."""
-        return GREETING.read(call(self._stub.Greet, PRESENTING.write(limits), deadline_seconds=self._deadline))
+    def greet(self, presenting: Presenting = _NOTHING) -> Greeting:
+        """Whom the coordinator takes us for, which study it runs, what time it has, how far it knows our ledger."""
+        return GREETING.read(call(self._stub.Greet, PRESENTING.write(presenting), deadline_seconds=self._deadline))
 
-    def claim(self, *, wait_seconds: float, pause: Pause = time.sleep) -> SignedTask | None:
+    def show(self, chain: Sequence[Entry]) -> None:
+        """Show entries of our own ledger, in order, as many at once as a message takes."""
+        for page in _pages(chain):
+            call(self._stub.ShowChain, SHOWN.write(page), deadline_seconds=self._deadline)
+
+    def claim(
+        self, *, wait_seconds: float, receipt: Entry | None = None, pause: Pause = time.sleep
+    ) -> SignedTask | None:
         """The next task, waiting up to `wait_seconds`; `pause` is called when the coordinator asks for it."""
-        request = POLL.write(wait_seconds)
+        request = POLL.write(Poll(wait_seconds, receipt))
         reply = call(self._stub.ClaimTask, request, deadline_seconds=_poll_seconds(wait_seconds))
         claim = CLAIM.read(reply)
         if claim.task is None and claim.pause_seconds > 0.0:
@@ -86,6 +99,21 @@ class SiteCalls:
         """A new certificate for our own name, as PEM."""
         request = RENEWAL.write(certificate_request)
         return RENEWED.read(call(self._stub.RenewCertificate, request, deadline_seconds=self._deadline))
+
+
+def _pages(chain: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
+    """Entries in order, on pages that a message takes."""
+    page: list[Entry] = []
+    room = MAX_MESSAGE_BYTES // 2
+    for entry in chain:
+        size = _ENTRY_BYTES + len(entry.body.encode())
+        if page and (len(page) == MAX_SHOWN or size > room):
+            yield tuple(page)
+            page, room = [], MAX_MESSAGE_BYTES // 2
+        page.append(entry)
+        room -= size
+    if page:
+        yield tuple(page)
 
 
 class EnrolmentCalls:

@@ -19,7 +19,7 @@ from protos.words import DECLINED, ENTRY, FAILED, PENDING, RECEIPT, WORDS
 from wardround.federation.errors import InvariantBroken, MalformedMessage
 from wardround.federation.forms.release import release_hash
 from wardround.federation.limits import Many, Whole, hash_of, refuse
-from wardround.federation.plan.task import Declined, Failed, Pending, Released, Submission
+from wardround.federation.plan.task import MAX_CHAIN, Declined, Failed, Pending, Released, Submission
 from wardround.federation.trust.entry import Entry
 
 CALL_SECONDS = 30.0
@@ -30,6 +30,7 @@ MAX_RELEASE_BYTES = CHUNK_BYTES * MAX_CHUNKS
 _PLAN_ID = hash_of("a plan id")
 _HASH = hash_of("a release's hash")
 _SIZE = Whole("a release's size", CHUNK_BYTES + 1, MAX_RELEASE_BYTES)
+_CHAIN = Many("an answer shows too many entries.", MAX_CHAIN)
 _PAYLOAD = Many("a release in one piece is empty or too large.", CHUNK_BYTES, least=1)
 
 
@@ -67,8 +68,9 @@ def write_submission(submission: Submission) -> site_pb.SubmitReleaseRequest:
 
 def _written(submission: Submission) -> pb.Submission:
     match submission:
-        case Released(plan_id, payload, entry):
-            released = pb.Released(plan_id=plan_id, entry=ENTRY.write(entry))
+        case Released(plan_id, payload, entry, chain):
+            shown = [ENTRY.write(earlier) for earlier in chain]
+            released = pb.Released(plan_id=plan_id, entry=ENTRY.write(entry), chain=shown)
             if len(payload) > CHUNK_BYTES:
                 released.chunked.release_hash, released.chunked.size = release_hash(payload), len(payload)
             else:
@@ -89,8 +91,9 @@ def read_submission(message: pb.Submission, pieces: Pieces) -> Submission:
             released = message.released
             refuse(None if released.HasField("entry") else "a release has no ledger entry.")
             refuse(_PLAN_ID.fault(released.plan_id))
-            entry = ENTRY.read(released.entry)
-            return Released(released.plan_id, _payload(released, pieces), entry)
+            refuse(_CHAIN.fault(released.chain))
+            entry, chain = ENTRY.read(released.entry), tuple(ENTRY.read(earlier) for earlier in released.chain)
+            return Released(released.plan_id, _payload(released, pieces), entry, chain)
         case "declined":
             return DECLINED.read(message.declined)
         case "pending":

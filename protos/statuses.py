@@ -50,10 +50,12 @@ STATUS: Mapping[type[FederationError], grpc.StatusCode] = {
     errors.ProtocolViolation: grpc.StatusCode.INVALID_ARGUMENT,
     errors.MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
     errors.UnknownTask: grpc.StatusCode.NOT_FOUND,
+    errors.UnprovedHead: grpc.StatusCode.INVALID_ARGUMENT,
     errors.ReleaseConflict: grpc.StatusCode.ALREADY_EXISTS,
     errors.InvariantBroken: grpc.StatusCode.INTERNAL,
     errors.LedgerCorrupt: grpc.StatusCode.INTERNAL,
     errors.UnpaidRelease: grpc.StatusCode.INTERNAL,
+    errors.LedgerBehind: grpc.StatusCode.INTERNAL,
 }
 _BY_CODE = {kind.__name__: kind for kind in STATUS}
 

@@ -46,12 +46,14 @@ from wardround.federation.question.answer import (
     Progress,
 )
 from wardround.federation.question.query import Query
-from wardround.federation.trust.enrolment import Enrolment, Greeting
+from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting
 from wardround.federation.trust.entry import Entry, Head
-from wardround.federation.trust.public_limits import PublicLimits, PublicSite
+from wardround.federation.trust.public_limits import PublicSite
 
 LONGEST_WAIT_SECONDS = 20.0
 MILLISECONDS = 1000
+MAX_SHOWN = 256
+"""Entries of a chain that are shown at once; each has its own limit, and a page ends where a message would."""
 MAX_HOSPITALS = 500
 """On one page: with all that each may say, well within one message."""
 MAX_STUDY_TEXT = 3 * 1024 * 1024
@@ -74,6 +76,14 @@ class Wait(Counted[float]):
 
 
 Seconds = Annotated[float, Wait()]
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """A long poll for work: how long to wait, and the newest receipt that the site holds."""
+
+    wait_seconds: Seconds
+    receipt: Entry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +145,11 @@ PREVIEW = WORDS.record(Preview, answer.Preview)
 BUDGET = WORDS.record(BudgetReport, answer.BudgetReport)
 
 # The site's conversation.
-PRESENTING: Record[PublicLimits | None, site.GreetRequest] = WORDS.alone(PublicLimits | None, site.GreetRequest)
+PRESENTING = WORDS.record(Presenting, site.GreetRequest)
 GREETING = WORDS.record(Greeting, site.GreetReply)
-POLL: Record[float, site.ClaimTaskRequest] = WORDS.alone(Seconds, site.ClaimTaskRequest)
+_CHAIN = Annotated[tuple[Entry, ...], Many("too many entries are shown at once.", MAX_SHOWN)]
+SHOWN: Record[tuple[Entry, ...], site.ShowChainRequest] = WORDS.alone(_CHAIN, site.ShowChainRequest)
+POLL = WORDS.record(Poll, site.ClaimTaskRequest, names={"wait_seconds": "wait_milliseconds"})
 CLAIM = WORDS.record(Claim, site.ClaimTaskReply, names={"pause_seconds": "pause_milliseconds"})
 RECEIPT: Record[Entry | None, site.SubmitReleaseReply] = WORDS.alone(Entry | None, site.SubmitReleaseReply)
 _REQUEST, _CERTIFICATE = Annotated[bytes, Pem("a certificate request")], Annotated[bytes, Pem("a certificate")]

@@ -15,7 +15,7 @@ from coordinator.members.roster import Roster, refuse_unless_active
 from coordinator.rounds.dispatch import round_key, site_key
 from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.store.ledger import Ledger
-from coordinator.store.submissions import AcceptingTask
+from coordinator.store.submissions import AcceptingTask, ShowingChain
 from wardround.federation.errors import (
     FederationError,
     LedgerCorrupt,
@@ -29,13 +29,14 @@ from wardround.federation.ledger.entry_body import decode_body
 from wardround.federation.plan.plan import Charge, Plan, price
 from wardround.federation.plan.task import Declined, Failed, Pending, Released, Submission
 from wardround.federation.question.answer import SiteState
-from wardround.federation.trust.entry import GENESIS, Entry, Head
+from wardround.federation.trust.entry import GENESIS, Entry, follow_each_other, places
 from wardround.federation.trust.identity import PublicIdentity
 from wardround.privacy.mechanisms.private_selection import Choosing
 
 _CODE = re.compile(r"[A-Za-z]{1,64}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST_SEQUENCE = 2**62
+_FORKED = "two entries at one place of the site's chain"
 
 
 class Collection:
@@ -68,6 +69,24 @@ class Collection:
                 self._rounds.move(plan_id, site, SiteState.FAILED, now=self._clock.now())
         return receipt
 
+    def keep_shown(self, site: str, entries: tuple[Entry, ...]) -> None:
+        """Keep entries of a site's own chain; two at one place freeze it."""
+        if not entries:
+            return
+        identity = self._roster.admit_site(site).identity
+        _check_places(identity, entries)
+        with self._ledger.submissions.showing(site) as shown:
+            refuse_unless_active(shown.standing)
+            forked = _contradicts(shown, entries)
+            if forked:
+                shown.freeze(_FORKED)
+            else:
+                shown.keep(entries)
+        # Raised only here: inside the transaction it would undo the freeze.
+        if forked:
+            self._clock.announce(site_key(site))
+            raise SiteFrozen
+
     def _move(self, site: str, plan_id: str, state: SiteState) -> None:
         self._rounds.move(plan_id, site, state, now=self._clock.now())
         self._clock.announce(round_key(plan_id))
@@ -99,12 +118,9 @@ class Collection:
     def _check(self, site: str, identity: PublicIdentity, plan: Plan, submission: Released | Declined) -> None:
         """Everything about a submission that needs no look at the ledger; `MalformedMessage` otherwise."""
         entry = submission.entry
-        if not 0 < entry.sequence <= _LARGEST_SEQUENCE or not _DIGEST.fullmatch(entry.previous):
-            raise MalformedMessage("the entry has no place in a chain.")
-        if not entry.signed_by(identity):
-            raise MalformedMessage("the entry is not signed by the site's enrolled identity.")
+        _check_places(identity, (*submission.chain, entry))
         match submission:
-            case Released(plan_id, payload, _):
+            case Released(plan_id, payload):
                 _check_body(entry, "released", {"plan_id": plan_id, "release_hash": release_hash(payload)})
                 release = decode_release(payload)
                 if (release.plan_id, release.site) != (plan_id, site):
@@ -113,7 +129,7 @@ class Collection:
                     raise MalformedMessage("the release does not have as many values as the plan.")
                 if plan.mechanism is Choosing.PERMUTE_AND_FLIP and not is_one_vote(release.values):
                     raise MalformedMessage("the release is not one vote.")
-            case Declined(plan_id, code, _):
+            case Declined(plan_id, code):
                 if not _CODE.fullmatch(code):
                     raise MalformedMessage("the refusal has no valid code.")
                 _check_body(entry, "refused", {"plan_id": plan_id, "code": code})
@@ -132,10 +148,10 @@ class Collection:
                 return task.receipt(kept.receipt)
             task.freeze("two answers to one plan")
             return ReleaseConflict()
-        if (fault := _fork(task, submission.entry)) is not None:
+        if (fault := _fork(task, submission)) is not None:
             task.freeze(fault)
             return SiteFrozen()
-        receipt = task.keep(submission, _places(submission.entry))
+        receipt = task.keep(submission)
         if isinstance(submission, Declined):
             self._accounting.void(task)
         return receipt
@@ -150,21 +166,30 @@ def _check_body(entry: Entry, kind: str, expected: dict[str, str]) -> None:
         raise MalformedMessage("the entry does not name this answer.")
 
 
-def _places(entry: Entry) -> tuple[Head, ...]:
-    """The two places of a site's chain that one entry fixes: its own and the one before it."""
-    return (entry.head,) if entry.sequence == 1 else (Head(entry.sequence - 1, entry.previous), entry.head)
-
-
-def _fork(task: AcceptingTask, entry: Entry) -> str | None:
-    """How this entry contradicts what the site has signed before, or None.
+def _fork(task: AcceptingTask, submission: Released | Declined) -> str | None:
+    """How this answer contradicts what the site has signed before, or None.
 
     An honest site may deliver two answers in either order, so a low number alone proves nothing. But its answer
     stands after everything it had a receipt for when the plan was opened, and each place has one digest.
     """
+    entry = submission.entry
     if entry.sequence == 1 and entry.previous != GENESIS:
         return "a first entry that follows another"
     if task.opened_after is None or entry.sequence <= task.opened_after:
         return "an answer that stands before the plan in the site's chain"
-    if any(task.digest_at(place.sequence) not in (None, place.digest) for place in _places(entry)):
-        return "two entries at one place of the site's chain"
-    return None
+    return _FORKED if _contradicts(task, (*submission.chain, entry)) else None
+
+
+def _contradicts(known: AcceptingTask | ShowingChain, entries: tuple[Entry, ...]) -> bool:
+    """Whether the site's chain is known to hold something else at a place of these entries."""
+    return any(known.digest_at(place.sequence) not in (None, place.digest) for place in places(entries))
+
+
+def _check_places(identity: PublicIdentity, entries: tuple[Entry, ...]) -> None:
+    """Refuse entries that are not the site's own, one after the other."""
+    if not all(0 < entry.sequence <= _LARGEST_SEQUENCE and _DIGEST.fullmatch(entry.previous) for entry in entries):
+        raise MalformedMessage("the entry has no place in a chain.")
+    if not all(entry.signed_by(identity) for entry in entries):
+        raise MalformedMessage("the entry is not signed by the site's enrolled identity.")
+    if not follow_each_other(entries):
+        raise MalformedMessage("the entries that are shown do not follow each other.")

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
 from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
+from coordinator.members.older_copy import refuse_if_older
 from coordinator.members.roster import Roster
 from coordinator.rounds.attending import Attendant, ThreadedAttendant
 from coordinator.rounds.by_error import FACTORS, ByError, split_by_cost
@@ -57,6 +58,7 @@ from wardround.federation.question.answer import (
     Progress,
     Shortfall,
 )
+from wardround.federation.trust.enrolment import Presenting, Standing
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.public_limits import PublicLimits, PublicSite
 
@@ -105,9 +107,22 @@ class Coordinator:
         with self._inside():
             self.ledger.members.note_limits(site, limits)
 
-    def claim(self, site: str, *, wait_seconds: float) -> SignedTask | None:
-        """The oldest task `site` has yet to answer, waiting up to `wait_seconds` for one."""
+    def greet(self, site: str, presenting: Presenting) -> Standing:
+        """Hear a site's limits and its newest receipt, and say how far its own ledger is known."""
         with self._inside():
+            refuse_if_older(self.ledger, site, presenting.receipt)
+            self.ledger.members.note_limits(site, presenting.limits)
+            return self.ledger.members.standing_of(site)
+
+    def show(self, site: str, entries: tuple[Entry, ...]) -> None:
+        """Keep what a site shows of its own chain."""
+        with self._inside():
+            self._collection.keep_shown(site, entries)
+
+    def claim(self, site: str, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
+        """A task that `site` has yet to answer, waiting up to `wait_seconds` for one."""
+        with self._inside():
+            refuse_if_older(self.ledger, site, receipt)
             return self._dispatch.claim(site, wait_seconds=wait_seconds)
 
     def submit(self, site: str, submission: Submission) -> Entry | None:

@@ -116,10 +116,6 @@ class OpenRound:
         self._count(site, state, 1)
         self._end(now)
 
-    def told(self) -> tuple[tuple[str, SiteState], ...]:
-        """Where every participant is, as far as analysts are told."""
-        return tuple((site, SiteState.OPEN if state in _UNTOLD else state) for site, state in self.states.items())
-
     def pending(self) -> list[str]:
         """Who waits for a steward."""
         return sorted(site for site, state in self.states.items() if state is SiteState.PENDING)
@@ -234,8 +230,9 @@ class OpenRounds:
     def told(self, plan_id: str) -> tuple[tuple[str, SiteState], ...] | None:
         """Where every participant is, as far as analysts are told; None where the round is not open."""
         with self._guard:
-            found = self._rounds.get(plan_id)
-            return None if found is None else found.told()
+            if (found := self._rounds.get(plan_id)) is None:
+                return None
+            return tuple((site, SiteState.OPEN if state in _UNTOLD else state) for site, state in found.states.items())
 
     def plans(self) -> tuple[str, ...]:
         """The plans of every open round, oldest first."""

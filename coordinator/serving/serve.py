@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 
 from coordinator.members.folder import CoordinatorFolder, create_folder, open_folder
+from coordinator.members.older_copy import refuse_to_serve_older
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.serving.analyst_service import AnalystService
@@ -47,6 +48,7 @@ def initialise(path: Path, *, study_text: str, configuration_text: str | None, n
 def served_ledger(folder: CoordinatorFolder) -> Ledger:
     """The ledger of this folder, for the process that serves it; what an earlier version left is rewritten first."""
     ledger = open_ledger(folder.path, study=folder.study(), identity=folder.identity())
+    refuse_to_serve_older(ledger)
     ledger.rounds.rewrite_messages(stored_plan)
     return ledger
 

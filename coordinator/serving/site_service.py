@@ -23,7 +23,7 @@ from protos.chunked_release import CHUNK, read_submission
 from protos.pieces import PieceStore
 from protos.serving import WaitingRoom
 from protos.tls import caller_certificate
-from protos.words import CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, PRESENTING, RECEIPT, RENEWAL, RENEWED, Claim
+from protos.words import CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, PRESENTING, RECEIPT, RENEWAL, RENEWED, SHOWN, Claim
 from wardround.federation.errors import NotAuthorized
 from wardround.federation.trust.certificates import Role, holder, request_key, tls_key_hash
 from wardround.federation.trust.enrolment import Greeting
@@ -45,17 +45,23 @@ class SiteService(SiteServiceServicer):
         return authorize(self.coordinator.ledger, caller_certificate(context), Role.SITE)
 
     def Greet(self, request: pb.GreetRequest, context: grpc.ServicerContext) -> pb.GreetReply:
-        """Note the caller's public limits; say who it is here, which study this is, and what time it is."""
+        """Hear what the caller says of itself; say who it is here, which study this is, and what time it is."""
         site = self._site(context)
-        self.coordinator.note_limits(site, PRESENTING.read(request))
+        standing = self.coordinator.greet(site, PRESENTING.read(request))
         now = round(_now().timestamp() * MILLISECONDS)
-        return GREETING.write(Greeting(site, self.coordinator.study.study_hash, now))
+        return GREETING.write(Greeting(site, self.coordinator.study.study_hash, now, standing))
+
+    def ShowChain(self, request: pb.ShowChainRequest, context: grpc.ServicerContext) -> pb.ShowChainReply:
+        """Keep what the caller shows of its own ledger."""
+        self.coordinator.show(self._site(context), SHOWN.read(request))
+        return pb.ShowChainReply()
 
     def ClaimTask(self, request: pb.ClaimTaskRequest, context: grpc.ServicerContext) -> pb.ClaimTaskReply:
         """Wait for an open task of the caller and hand it out."""
         site = self._site(context)
-        with self.room.seat(site, wait_seconds=POLL.read(request)) as seat:
-            task = self.coordinator.claim(site, wait_seconds=seat.wait_seconds)
+        poll = POLL.read(request)
+        with self.room.seat(site, wait_seconds=poll.wait_seconds) as seat:
+            task = self.coordinator.claim(site, wait_seconds=seat.wait_seconds, receipt=poll.receipt)
         return CLAIM.write(Claim(task, seat.pause_seconds))
 
     def PutChunk(self, request: pb.PutChunkRequest, context: grpc.ServicerContext) -> pb.PutChunkReply:

@@ -164,6 +164,34 @@ CREATE TABLE IF NOT EXISTS served (
     seconds REAL NOT NULL
 ) STRICT;
 
+-- the sites' own chains, entry by entry as they signed them, as far as they showed them: a site that lost its ledger
+-- gets them back, and one that came from an older copy is proved to be one
+CREATE TABLE IF NOT EXISTS site_entries (
+    site      TEXT NOT NULL REFERENCES sites (name),
+    sequence  INTEGER NOT NULL CHECK (sequence > 0),
+    previous  TEXT NOT NULL,
+    kind      TEXT NOT NULL,
+    body      TEXT NOT NULL,
+    signature BLOB NOT NULL,
+    digest    TEXT NOT NULL,
+    PRIMARY KEY (site, sequence)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS site_entries_are_never_changed BEFORE UPDATE ON site_entries
+BEGIN SELECT RAISE(ABORT, 'an entry is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS site_entries_are_never_removed BEFORE DELETE ON site_entries
+BEGIN SELECT RAISE(ABORT, 'an entry is never removed'); END;
+
+-- a receipt that this coordinator signed and whose entry its chain lacks: the ledger is an older copy
+CREATE TABLE IF NOT EXISTS lacking (
+    site      TEXT NOT NULL,
+    sequence  INTEGER NOT NULL,
+    previous  TEXT NOT NULL,
+    kind      TEXT NOT NULL,
+    body      TEXT NOT NULL,
+    signature BLOB NOT NULL,
+    PRIMARY KEY (site, sequence)
+) STRICT, WITHOUT ROWID;
+
 -- what a site last said in public about the questions it answers, in canonical form; no row where it said nothing
 CREATE TABLE IF NOT EXISTS public_limits (
     site   TEXT PRIMARY KEY REFERENCES sites (name),

@@ -17,7 +17,8 @@ from wardround.federation.errors import MalformedMessage
 from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.entry_body import Body
 from wardround.federation.ledger.sqlite_file import Database
-from wardround.federation.trust.entry import GENESIS, Head
+from wardround.federation.trust.enrolment import Standing
+from wardround.federation.trust.entry import GENESIS, Entry, Head
 from wardround.federation.trust.identity import Identity, PublicIdentity
 from wardround.federation.trust.public_limits import PublicLimits
 from wardround.privacy.accounting.cost import Cost
@@ -152,6 +153,33 @@ class MemberStore:
         with self._database.reading() as connection:
             row = connection.execute("SELECT head_sequence, head_digest FROM sites WHERE name = ?", (site,)).fetchone()
         return Head(*row)
+
+    def standing_of(self, site: str) -> Standing:
+        """How far an enrolled site's own chain is known, and its own entry there, if it showed it."""
+        head = self.head(site)
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT sequence, previous, kind, body, signature FROM site_entries WHERE site = ? AND sequence = ?",
+                (site, head.sequence),
+            ).fetchone()
+        return Standing(head, None if row is None else Entry(*row))
+
+    def knows(self, place: Head) -> bool:
+        """Whether our own chain went through a place."""
+        with self._database.reading() as connection:
+            return chain.contains(connection, place)
+
+    def lacking(self) -> tuple[str, int] | None:
+        """A site that holds a receipt of ours which our chain lacks, and the receipt's number."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT site, sequence FROM lacking LIMIT 1").fetchone()
+        return None if row is None else (str(row[0]), int(row[1]))
+
+    def note_lacking(self, site: str, receipt: Entry) -> None:
+        """Write down that a site holds a receipt of ours which our chain lacks."""
+        row = (site, receipt.sequence, receipt.previous, receipt.kind, receipt.body, receipt.signature)
+        with self._database.transaction() as connection:
+            connection.execute("INSERT INTO lacking VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
 
     def limits(self) -> dict[str, PublicLimits]:
         """What each site last said in public about the questions it answers; those that said nothing are not there."""

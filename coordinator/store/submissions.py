@@ -16,7 +16,7 @@ from wardround.federation.ledger.entry_body import Body
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.plan.task import Declined, Released
 from wardround.federation.question.answer import SiteState
-from wardround.federation.trust.entry import Entry, Head
+from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity
 
 
@@ -33,13 +33,15 @@ class Kept:
 class AcceptingTask:
     """A site's task inside a transaction: where it stands, and what may become of it.
 
-    `opened_after` is how far the site's chain was known when the task was opened; None if it never was.
+    `opened_after` is how far the site's chain was known when the task was opened; None if it never was. What is `late`
+    comes after its round was settled, and is in no answer.
     """
 
     plan_id: str
     site: str
     standing: MemberState | None
     opened_after: int | None
+    late: bool
     _connection: sqlite3.Connection
     _identity: Identity
     _rounds: RoundStore
@@ -60,10 +62,7 @@ class AcceptingTask:
 
     def digest_at(self, sequence: int) -> str | None:
         """What the site's own chain is known to hold at a place."""
-        row = self._connection.execute(
-            "SELECT digest FROM places WHERE site = ? AND sequence = ?", (self.site, sequence)
-        ).fetchone()
-        return None if row is None else str(row[0])
+        return digest_at(self._connection, self.site, sequence)
 
     def note(self, state: SiteState) -> None:
         """Where the site says it is; what it answered is its last word."""
@@ -72,10 +71,12 @@ class AcceptingTask:
             (state.value, self.plan_id, self.site),
         )
 
-    def keep(self, submission: Released | Declined, places: Iterable[Head]) -> Entry:
-        """Store an answer and sign its receipt; `places` are those of the site's chain that its entry fixes."""
+    def keep(self, submission: Released | Declined) -> Entry:
+        """Store an answer, the entries that it shows of the site's chain, and sign its receipt."""
         entry, key = submission.entry, (self.plan_id, self.site)
         body: Body = {"plan_id": self.plan_id, "site": self.site, "sequence": entry.sequence, "digest": entry.digest}
+        if self.late:
+            body = {**body, "late": True}
         if isinstance(submission, Released):
             state, payload, code = SiteState.RELEASED, submission.payload, ""
             body = {**body, "release_hash": release_hash(payload)}
@@ -89,10 +90,7 @@ class AcceptingTask:
             (*key, entry.digest, code, payload, receipt.sequence),
         )
         self._connection.execute("UPDATE tasks SET state = ? WHERE plan_id = ? AND site = ?", (state.value, *key))
-        self._connection.executemany(
-            "INSERT INTO places (site, sequence, digest) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            [(self.site, place.sequence, place.digest) for place in places],
-        )
+        keep_entries(self._connection, self.site, (*submission.chain, entry))
         self._connection.execute(
             "UPDATE sites SET head_sequence = ?, head_digest = ? WHERE name = ? AND head_sequence < ?",
             (entry.sequence, entry.digest, self.site, entry.sequence),
@@ -110,6 +108,50 @@ class AcceptingTask:
     def freeze(self, reason: str) -> None:
         """Silence the site, which is active."""
         freeze(self._connection, self._identity, self.site, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowingChain:
+    """A site's own chain inside the transaction that may keep more of it."""
+
+    site: str
+    standing: MemberState | None
+    _connection: sqlite3.Connection
+    _identity: Identity
+
+    def digest_at(self, sequence: int) -> str | None:
+        """What the site's own chain is known to hold at a place."""
+        return digest_at(self._connection, self.site, sequence)
+
+    def keep(self, entries: Iterable[Entry]) -> None:
+        """Store entries that contradict nothing."""
+        keep_entries(self._connection, self.site, entries)
+
+    def freeze(self, reason: str) -> None:
+        """Silence the site, which is active."""
+        freeze(self._connection, self._identity, self.site, reason)
+
+
+def digest_at(connection: sqlite3.Connection, site: str, sequence: int) -> str | None:
+    """What a site's own chain is known to hold at a place: it showed the entry, or the one that follows it."""
+    for statement in (
+        "SELECT digest FROM site_entries WHERE site = ?1 AND sequence = ?2",
+        "SELECT previous FROM site_entries WHERE site = ?1 AND sequence = ?2 + 1",
+        # Of answers that an earlier version took, no more is known.
+        "SELECT digest FROM places WHERE site = ?1 AND sequence = ?2",
+    ):
+        if (row := connection.execute(statement, (site, sequence)).fetchone()) is not None:
+            return str(row[0])
+    return None
+
+
+def keep_entries(connection: sqlite3.Connection, site: str, entries: Iterable[Entry]) -> None:
+    """Store what a site showed of its own chain; the caller has compared it with what is known."""
+    connection.executemany(
+        "INSERT INTO site_entries (site, sequence, previous, kind, body, signature, digest)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        [(site, e.sequence, e.previous, e.kind, e.body, e.signature, e.digest) for e in entries],
+    )
 
 
 class SubmissionStore:
@@ -134,8 +176,16 @@ class SubmissionStore:
         """Looking at a site's task and changing it, in one transaction; what the site may not do is undone with it."""
         with self._database.transaction() as connection:
             row = connection.execute(
-                "SELECT opened_after FROM tasks WHERE plan_id = ? AND site = ?", (plan_id, site)
+                "SELECT tasks.opened_after, rounds.state IN ('settled', 'answered') FROM tasks"
+                " JOIN rounds USING (plan_id) WHERE plan_id = ? AND site = ?",
+                (plan_id, site),
             ).fetchone()
-            opened_after = None if row is None else int(row[0])
+            opened_after, late = (None, False) if row is None else (int(row[0]), bool(row[1]))
             standing = self._members.standing(site)
-            yield AcceptingTask(plan_id, site, standing, opened_after, connection, self._identity, self._rounds)
+            yield AcceptingTask(plan_id, site, standing, opened_after, late, connection, self._identity, self._rounds)
+
+    @contextmanager
+    def showing(self, site: str) -> Iterator[ShowingChain]:
+        """Looking at what is known of a site's chain and keeping more of it, in one transaction."""
+        with self._database.transaction() as connection:
+            yield ShowingChain(site, self._members.standing(site), connection, self._identity)

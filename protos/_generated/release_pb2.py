@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/release.proto\x12\x0cwardround.v1\"Z\n\x05\x45ntry\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x10\n\x08previous\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04\x62ody\x18\x04 \x01(\t\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"-\n\x07\x43hunked\x12\x14\n\x0crelease_hash\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x04\"\x87\x01\n\x08Released\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\x12\x11\n\x07payload\x18\x02 \x01(\x0cH\x00\x12(\n\x07\x63hunked\x18\x03 \x01(\x0b\x32\x15.wardround.v1.ChunkedH\x00\x12\"\n\x05\x65ntry\x18\x04 \x01(\x0b\x32\x13.wardround.v1.EntryB\t\n\x07\x63ontent\"M\n\x08\x44\x65\x63lined\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\"\n\x05\x65ntry\x18\x03 \x01(\x0b\x32\x13.wardround.v1.Entry\"\x1a\n\x07Pending\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\"\x19\n\x06\x46\x61iled\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\"\xbe\x01\n\nSubmission\x12*\n\x08released\x18\x01 \x01(\x0b\x32\x16.wardround.v1.ReleasedH\x00\x12*\n\x08\x64\x65\x63lined\x18\x02 \x01(\x0b\x32\x16.wardround.v1.DeclinedH\x00\x12(\n\x07pending\x18\x03 \x01(\x0b\x32\x15.wardround.v1.PendingH\x00\x12&\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\x14.wardround.v1.FailedH\x00\x42\x06\n\x04kindb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/release.proto\x12\x0cwardround.v1\"Z\n\x05\x45ntry\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x10\n\x08previous\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04\x62ody\x18\x04 \x01(\t\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"-\n\x07\x43hunked\x12\x14\n\x0crelease_hash\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x04\"\xab\x01\n\x08Released\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\x12\x11\n\x07payload\x18\x02 \x01(\x0cH\x00\x12(\n\x07\x63hunked\x18\x03 \x01(\x0b\x32\x15.wardround.v1.ChunkedH\x00\x12\"\n\x05\x65ntry\x18\x04 \x01(\x0b\x32\x13.wardround.v1.Entry\x12\"\n\x05\x63hain\x18\x05 \x03(\x0b\x32\x13.wardround.v1.EntryB\t\n\x07\x63ontent\"q\n\x08\x44\x65\x63lined\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\"\n\x05\x65ntry\x18\x03 \x01(\x0b\x32\x13.wardround.v1.Entry\x12\"\n\x05\x63hain\x18\x04 \x03(\x0b\x32\x13.wardround.v1.Entry\"\x1a\n\x07Pending\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\"\x19\n\x06\x46\x61iled\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\"\xbe\x01\n\nSubmission\x12*\n\x08released\x18\x01 \x01(\x0b\x32\x16.wardround.v1.ReleasedH\x00\x12*\n\x08\x64\x65\x63lined\x18\x02 \x01(\x0b\x32\x16.wardround.v1.DeclinedH\x00\x12(\n\x07pending\x18\x03 \x01(\x0b\x32\x15.wardround.v1.PendingH\x00\x12&\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\x14.wardround.v1.FailedH\x00\x42\x06\n\x04kindb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,13 +36,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHUNKED']._serialized_start=130
   _globals['_CHUNKED']._serialized_end=175
   _globals['_RELEASED']._serialized_start=178
-  _globals['_RELEASED']._serialized_end=313
-  _globals['_DECLINED']._serialized_start=315
-  _globals['_DECLINED']._serialized_end=392
-  _globals['_PENDING']._serialized_start=394
-  _globals['_PENDING']._serialized_end=420
-  _globals['_FAILED']._serialized_start=422
-  _globals['_FAILED']._serialized_end=447
-  _globals['_SUBMISSION']._serialized_start=450
-  _globals['_SUBMISSION']._serialized_end=640
+  _globals['_RELEASED']._serialized_end=349
+  _globals['_DECLINED']._serialized_start=351
+  _globals['_DECLINED']._serialized_end=464
+  _globals['_PENDING']._serialized_start=466
+  _globals['_PENDING']._serialized_end=492
+  _globals['_FAILED']._serialized_start=494
+  _globals['_FAILED']._serialized_end=519
+  _globals['_SUBMISSION']._serialized_start=522
+  _globals['_SUBMISSION']._serialized_end=712
 # @@protoc_insertion_point(module_scope)

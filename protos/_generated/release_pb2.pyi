@@ -3,8 +3,10 @@
 isort:skip_file
 What a site says back about one plan, and the receipt it gets for it."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -84,6 +86,7 @@ class Released(_message.Message):
     PAYLOAD_FIELD_NUMBER: _builtins.int
     CHUNKED_FIELD_NUMBER: _builtins.int
     ENTRY_FIELD_NUMBER: _builtins.int
+    CHAIN_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     payload: _builtins.bytes
     """at most 1 MiB"""
@@ -93,6 +96,10 @@ class Released(_message.Message):
     def entry(self) -> Global___Entry:
         """the entry of the site's ledger that names the release's hash"""
 
+    @_builtins.property
+    def chain(self) -> _containers.RepeatedCompositeFieldContainer[Global___Entry]:
+        """entries before it that the coordinator may not have seen, in order; at most 64"""
+
     def __init__(
         self,
         *,
@@ -100,10 +107,11 @@ class Released(_message.Message):
         payload: _builtins.bytes = ...,
         chunked: Global___Chunked | None = ...,
         entry: Global___Entry | None = ...,
+        chain: _abc.Iterable[Global___Entry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["chunked", b"chunked", "content", b"content", "entry", b"entry", "payload", b"payload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunked", b"chunked", "content", b"content", "entry", b"entry", "payload", b"payload", "plan_id", b"plan_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain", b"chain", "chunked", b"chunked", "content", b"content", "entry", b"entry", "payload", b"payload", "plan_id", b"plan_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["payload", "chunked"]  # noqa: Y015
     _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
@@ -118,11 +126,16 @@ class Declined(_message.Message):
     PLAN_ID_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
     ENTRY_FIELD_NUMBER: _builtins.int
+    CHAIN_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     code: _builtins.str
     @_builtins.property
     def entry(self) -> Global___Entry:
         """the signed refusal"""
+
+    @_builtins.property
+    def chain(self) -> _containers.RepeatedCompositeFieldContainer[Global___Entry]:
+        """as in a release"""
 
     def __init__(
         self,
@@ -130,10 +143,11 @@ class Declined(_message.Message):
         plan_id: _builtins.str = ...,
         code: _builtins.str = ...,
         entry: Global___Entry | None = ...,
+        chain: _abc.Iterable[Global___Entry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "entry", b"entry", "plan_id", b"plan_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain", b"chain", "code", b"code", "entry", b"entry", "plan_id", b"plan_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,8 +6,10 @@ certificate says which site calls, so no message names the caller. Every call is
 repeated: what has been decided is in the ledgers, not in a connection.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from protos._generated import member_pb2 as _member_pb2
 from protos._generated import plan_pb2 as _plan_pb2
 from protos._generated import release_pb2 as _release_pb2
@@ -27,18 +29,24 @@ class GreetRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LIMITS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def limits(self) -> _member_pb2.PublicLimits:
         """absent: a site of an earlier version, about whose limits nothing is known"""
+
+    @_builtins.property
+    def receipt(self) -> _release_pb2.Entry:
+        """the newest that the coordinator gave; absent: none yet, or an earlier version"""
 
     def __init__(
         self,
         *,
         limits: _member_pb2.PublicLimits | None = ...,
+        receipt: _release_pb2.Entry | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "receipt", b"receipt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "receipt", b"receipt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -51,39 +59,118 @@ class GreetReply(_message.Message):
     SITE_FIELD_NUMBER: _builtins.int
     STUDY_HASH_FIELD_NUMBER: _builtins.int
     UNIX_MILLISECONDS_FIELD_NUMBER: _builtins.int
+    STANDING_FIELD_NUMBER: _builtins.int
     site: _builtins.str
     study_hash: _builtins.str
     unix_milliseconds: _builtins.int
+    @_builtins.property
+    def standing(self) -> Global___Standing:
+        """absent: a coordinator of an earlier version"""
+
     def __init__(
         self,
         *,
         site: _builtins.str = ...,
         study_hash: _builtins.str = ...,
         unix_milliseconds: _builtins.int = ...,
+        standing: Global___Standing | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["standing", b"standing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["site", b"site", "study_hash", b"study_hash", "unix_milliseconds", b"unix_milliseconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["site", b"site", "standing", b"standing", "study_hash", b"study_hash", "unix_milliseconds", b"unix_milliseconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GreetReply: _TypeAlias = GreetReply  # noqa: Y015
 
 @_typing.final
+class Standing(_message.Message):
+    """What the coordinator knows of the caller's ledger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWN_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def known(self) -> _plan_pb2.Head:
+        """the last place that it gave a receipt for"""
+
+    @_builtins.property
+    def proof(self) -> _release_pb2.Entry:
+        """the caller's own entry at that place; absent before the first"""
+
+    def __init__(
+        self,
+        *,
+        known: _plan_pb2.Head | None = ...,
+        proof: _release_pb2.Entry | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "proof", b"proof"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "proof", b"proof"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Standing: _TypeAlias = Standing  # noqa: Y015
+
+@_typing.final
+class ShowChainRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHAIN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def chain(self) -> _containers.RepeatedCompositeFieldContainer[_release_pb2.Entry]:
+        """in order, each after the one before; at most 256"""
+
+    def __init__(
+        self,
+        *,
+        chain: _abc.Iterable[_release_pb2.Entry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain", b"chain"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShowChainRequest: _TypeAlias = ShowChainRequest  # noqa: Y015
+
+@_typing.final
+class ShowChainReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShowChainReply: _TypeAlias = ShowChainReply  # noqa: Y015
+
+@_typing.final
 class ClaimTaskRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WAIT_MILLISECONDS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     wait_milliseconds: _builtins.int
     """at most 20,000"""
+    @_builtins.property
+    def receipt(self) -> _release_pb2.Entry:
+        """as in GreetRequest"""
+
     def __init__(
         self,
         *,
         wait_milliseconds: _builtins.int = ...,
+        receipt: _release_pb2.Entry | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["wait_milliseconds", b"wait_milliseconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "wait_milliseconds", b"wait_milliseconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

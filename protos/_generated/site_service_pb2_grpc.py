@@ -39,6 +39,11 @@ class SiteServiceStub:
                 request_serializer=protos_dot_site__service__pb2.GreetRequest.SerializeToString,
                 response_deserializer=protos_dot_site__service__pb2.GreetReply.FromString,
                 _registered_method=True)
+        self.ShowChain = channel.unary_unary(
+                '/wardround.v1.SiteService/ShowChain',
+                request_serializer=protos_dot_site__service__pb2.ShowChainRequest.SerializeToString,
+                response_deserializer=protos_dot_site__service__pb2.ShowChainReply.FromString,
+                _registered_method=True)
         self.ClaimTask = channel.unary_unary(
                 '/wardround.v1.SiteService/ClaimTask',
                 request_serializer=protos_dot_site__service__pb2.ClaimTaskRequest.SerializeToString,
@@ -65,8 +70,17 @@ class SiteServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Greet(self, request, context):
-        """Says who the coordinator takes the caller for, which study it runs, and what time it has; notes the caller's
-        public limits in place of those it said before. May be repeated; decides nothing.
+        """Says who the coordinator takes the caller for, which study it runs, what time it has, and how far it knows the
+        caller's ledger; notes the caller's public limits in place of those it said before. May be repeated; decides
+        nothing, unless the caller holds a receipt that the coordinator's ledger lacks: then the coordinator stops.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ShowChain(self, request, context):
+        """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
+        known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -74,7 +88,8 @@ class SiteServiceServicer:
 
     def ClaimTask(self, request, context):
         """Waits for an open task of this site, up to 20 s, and hands it out. May be repeated: an open task is
-        handed out again until an answer is stored. Decides nothing: a claim reserves and charges nothing.
+        handed out again until an answer is stored. Decides nothing: a claim reserves and charges nothing. Of the newest
+        receipt the same holds as in Greet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -113,6 +128,11 @@ def add_SiteServiceServicer_to_server(servicer, server):
                     servicer.Greet,
                     request_deserializer=protos_dot_site__service__pb2.GreetRequest.FromString,
                     response_serializer=protos_dot_site__service__pb2.GreetReply.SerializeToString,
+            ),
+            'ShowChain': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShowChain,
+                    request_deserializer=protos_dot_site__service__pb2.ShowChainRequest.FromString,
+                    response_serializer=protos_dot_site__service__pb2.ShowChainReply.SerializeToString,
             ),
             'ClaimTask': grpc.unary_unary_rpc_method_handler(
                     servicer.ClaimTask,
@@ -162,6 +182,33 @@ class SiteService:
             '/wardround.v1.SiteService/Greet',
             protos_dot_site__service__pb2.GreetRequest.SerializeToString,
             protos_dot_site__service__pb2.GreetReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShowChain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.SiteService/ShowChain',
+            protos_dot_site__service__pb2.ShowChainRequest.SerializeToString,
+            protos_dot_site__service__pb2.ShowChainReply.FromString,
             options,
             channel_credentials,
             insecure,

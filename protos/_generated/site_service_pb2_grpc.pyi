@@ -35,12 +35,18 @@ class SiteServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SiteServiceAsyncStub: ...
     Greet: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.GreetRequest, _site_service_pb2.GreetReply]
-    """Says who the coordinator takes the caller for, which study it runs, and what time it has; notes the caller's
-    public limits in place of those it said before. May be repeated; decides nothing.
+    """Says who the coordinator takes the caller for, which study it runs, what time it has, and how far it knows the
+    caller's ledger; notes the caller's public limits in place of those it said before. May be repeated; decides
+    nothing, unless the caller holds a receipt that the coordinator's ledger lacks: then the coordinator stops.
+    """
+    ShowChain: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.ShowChainRequest, _site_service_pb2.ShowChainReply]
+    """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
+    known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
     """
     ClaimTask: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.ClaimTaskRequest, _site_service_pb2.ClaimTaskReply]
     """Waits for an open task of this site, up to 20 s, and hands it out. May be repeated: an open task is
-    handed out again until an answer is stored. Decides nothing: a claim reserves and charges nothing.
+    handed out again until an answer is stored. Decides nothing: a claim reserves and charges nothing. Of the newest
+    receipt the same holds as in Greet.
     """
     PutChunk: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.PutChunkRequest, _site_service_pb2.PutChunkReply]
     """Holds one piece of a release above 1 MiB until SubmitRelease names its hash. May be repeated and
@@ -61,12 +67,18 @@ class SiteServiceStub:
 class SiteServiceAsyncStub(SiteServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Greet: _aio.UnaryUnaryMultiCallable[_site_service_pb2.GreetRequest, _site_service_pb2.GreetReply]  # type: ignore[assignment]
-    """Says who the coordinator takes the caller for, which study it runs, and what time it has; notes the caller's
-    public limits in place of those it said before. May be repeated; decides nothing.
+    """Says who the coordinator takes the caller for, which study it runs, what time it has, and how far it knows the
+    caller's ledger; notes the caller's public limits in place of those it said before. May be repeated; decides
+    nothing, unless the caller holds a receipt that the coordinator's ledger lacks: then the coordinator stops.
+    """
+    ShowChain: _aio.UnaryUnaryMultiCallable[_site_service_pb2.ShowChainRequest, _site_service_pb2.ShowChainReply]  # type: ignore[assignment]
+    """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
+    known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
     """
     ClaimTask: _aio.UnaryUnaryMultiCallable[_site_service_pb2.ClaimTaskRequest, _site_service_pb2.ClaimTaskReply]  # type: ignore[assignment]
     """Waits for an open task of this site, up to 20 s, and hands it out. May be repeated: an open task is
-    handed out again until an answer is stored. Decides nothing: a claim reserves and charges nothing.
+    handed out again until an answer is stored. Decides nothing: a claim reserves and charges nothing. Of the newest
+    receipt the same holds as in Greet.
     """
     PutChunk: _aio.UnaryUnaryMultiCallable[_site_service_pb2.PutChunkRequest, _site_service_pb2.PutChunkReply]  # type: ignore[assignment]
     """Holds one piece of a release above 1 MiB until SubmitRelease names its hash. May be repeated and
@@ -90,8 +102,19 @@ class SiteServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _site_service_pb2.GreetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_site_service_pb2.GreetReply, _abc.Awaitable[_site_service_pb2.GreetReply]]:
-        """Says who the coordinator takes the caller for, which study it runs, and what time it has; notes the caller's
-        public limits in place of those it said before. May be repeated; decides nothing.
+        """Says who the coordinator takes the caller for, which study it runs, what time it has, and how far it knows the
+        caller's ledger; notes the caller's public limits in place of those it said before. May be repeated; decides
+        nothing, unless the caller holds a receipt that the coordinator's ledger lacks: then the coordinator stops.
+        """
+
+    @_abc_1.abstractmethod
+    def ShowChain(
+        self,
+        request: _site_service_pb2.ShowChainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_site_service_pb2.ShowChainReply, _abc.Awaitable[_site_service_pb2.ShowChainReply]]:
+        """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
+        known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
         """
 
     @_abc_1.abstractmethod
@@ -101,7 +124,8 @@ class SiteServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_site_service_pb2.ClaimTaskReply, _abc.Awaitable[_site_service_pb2.ClaimTaskReply]]:
         """Waits for an open task of this site, up to 20 s, and hands it out. May be repeated: an open task is
-        handed out again until an answer is stored. Decides nothing: a claim reserves and charges nothing.
+        handed out again until an answer is stored. Decides nothing: a claim reserves and charges nothing. Of the newest
+        receipt the same holds as in Greet.
         """
 
     @_abc_1.abstractmethod

@@ -29,6 +29,7 @@ from wardround.federation.errors import (
     Refused,
     SiteFrozen,
     SourceAway,
+    UnprovedHead,
 )
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release, showable
@@ -129,7 +130,7 @@ class Pipeline:
         self.shared.spend(charge)
         try:
             self.ledger.spend(charge, head=head, table=table)
-        except Refused:
+        except (Refused, UnprovedHead):
             self.shared.void(charge)
             raise
 

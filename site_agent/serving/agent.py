@@ -10,8 +10,8 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from site_agent.answering.pipeline import Pipeline
@@ -23,8 +23,10 @@ from wardround.federation.errors import (
     ProtocolViolation,
     SiteFrozen,
     Unavailable,
+    UnprovedHead,
 )
-from wardround.federation.plan.task import Declined, Failed, Pending, Released, SignedTask, Submission
+from wardround.federation.plan.task import MAX_CHAIN, Declined, Failed, Pending, Released, SignedTask, Submission
+from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import Entry
 
 POLL_SECONDS = 20.0
@@ -53,14 +55,20 @@ def _note(submission: Submission) -> None:
 class CoordinatorLink(Protocol):
     """The coordinator as a site reaches it: over gRPC, or in the same process in a simulation."""
 
-    def claim(self, *, wait_seconds: float) -> SignedTask | None:
-        """The next task, waiting up to `wait_seconds` for one."""
+    def claim(self, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
+        """The next task, waiting up to `wait_seconds` for one; the coordinator is shown our newest receipt."""
+
+    def show(self, chain: Sequence[Entry]) -> None:
+        """Show entries of our own ledger, in order."""
 
     def submit(self, submission: Submission) -> Entry | None:
         """Hand over an answer; a release or a refusal gets a signed receipt."""
 
-    def upkeep(self) -> None:
-        """Greet whoever was not greeted yet, and renew what is about to expire."""
+    def upkeep(self, receipt: Entry | None = None) -> Standing | None:
+        """Renew what is about to expire, and greet whoever was not greeted yet: how far it knows our ledger."""
+
+    def greet_again(self) -> None:
+        """Greet with the next upkeep, whoever was greeted before."""
 
     def close(self) -> None:
         """Give up the connection, ending a waiting call."""
@@ -101,13 +109,23 @@ class Agent:
 
     def _step(self, wait_seconds: float) -> Submission | None:
         self.deliver()
-        signed = self.link.claim(wait_seconds=wait_seconds)
+        signed = self.link.claim(wait_seconds=wait_seconds, receipt=self.ledger.newest_receipt())
         return None if signed is None else self._answer(signed)
 
     def deliver(self) -> None:
         """Send every kept answer that has no receipt yet."""
         for kept in self.ledger.undelivered():
-            self.arrived(kept, self.link.submit(kept))
+            self._send(kept)
+
+    def _send(self, submission: Submission) -> None:
+        """Hand over an answer, with what the coordinator may not have seen of our chain before it."""
+        if isinstance(submission, Released | Declined):
+            unshown = self.ledger.unshown(submission.entry)
+            if len(unshown) > MAX_CHAIN:
+                self.link.show(unshown)
+                unshown = ()
+            submission = replace(submission, chain=unshown)
+        self.arrived(submission, self.link.submit(submission))
 
     def run_approved(self) -> None:
         """Answer what a steward has decided since: a release where approved, the refusal where denied."""
@@ -124,7 +142,7 @@ class Agent:
     def _answer(self, signed: SignedTask) -> Submission:
         """Run one task and send its answer."""
         submission = self.work(signed)
-        self.arrived(submission, self.link.submit(submission))
+        self._send(submission)
         return submission
 
     def work(self, signed: SignedTask) -> Submission:
@@ -160,7 +178,9 @@ class Agent:
 
     def _turn_once(self, pause: Pause, failing: Pause) -> None:
         try:
-            self.link.upkeep()
+            standing = self.link.upkeep(self.ledger.newest_receipt())
+            if standing is not None:
+                self.ledger.reconcile(standing)
             match self._step(POLL_SECONDS):
                 case Failed():
                     self._stopping.wait(failing.next_seconds(most=LONGEST_FAILED_SECONDS))
@@ -177,6 +197,8 @@ class Agent:
         except FederationError as error:
             if self._stopping.is_set():
                 return
+            if isinstance(error, UnprovedHead):
+                self.link.greet_again()
             away = isinstance(error, PeerUnreachable)
             seconds = pause.next_seconds(most=LONGEST_UNREACHABLE_SECONDS if away else LONGEST_PAUSE_SECONDS)
             level = logging.INFO if isinstance(error, Unavailable) else logging.WARNING

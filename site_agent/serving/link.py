@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
@@ -17,7 +18,7 @@ from wardround.federation.plan.task import SignedTask, Submission
 from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import read_text
 from wardround.federation.trust.certificates import key_from_pem, load_certificate, make_request, validity
-from wardround.federation.trust.enrolment import Greeting
+from wardround.federation.trust.enrolment import Greeting, Presenting, Standing
 from wardround.federation.trust.entry import Entry
 
 log = logging.getLogger("wardround.site")
@@ -30,7 +31,7 @@ class GrpcLink:
         self._folder = folder
         self._configuration = folder.configuration()
         self._channel, self._calls = self._dial()
-        self._greeted = False
+        self._greeted = self._shows = False
 
     def _dial(self) -> tuple[grpc.Channel, SiteCalls]:
         opened = channel(
@@ -38,14 +39,21 @@ class GrpcLink:
         )
         return opened, SiteCalls(opened)
 
-    def greet(self) -> Greeting:
-        """Who the coordinator takes us for; it is told the public limits of site.toml."""
-        return self._calls.greet(self._configuration.policy.public())
+    def greet(self, receipt: Entry | None = None) -> Greeting:
+        """Who the coordinator takes us for; it is told the public limits of site.toml and our newest receipt."""
+        greeting = self._calls.greet(Presenting(self._configuration.policy.public(), receipt))
+        self._shows = greeting.standing is not None
+        return greeting
 
-    def claim(self, *, wait_seconds: float) -> SignedTask | None:
+    def show(self, chain: Sequence[Entry]) -> None:
+        """Show entries of our own ledger; a coordinator of an earlier version has no use for them."""
+        if self._shows:
+            self._calls.show(chain)
+
+    def claim(self, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
         """The next task, waiting for one."""
         try:
-            return self._calls.claim(wait_seconds=wait_seconds)
+            return self._calls.claim(wait_seconds=wait_seconds, receipt=receipt)
         except PeerUnreachable:
             # What comes back may be a newer version, or a ledger from a backup, that was never greeted.
             self._greeted = False
@@ -55,12 +63,18 @@ class GrpcLink:
         """Hand over an answer."""
         return self._calls.submit(submission)
 
-    def upkeep(self) -> None:
+    def upkeep(self, receipt: Entry | None = None) -> Standing | None:
         """Greet a coordinator that came, or came back; renew the certificate once half of its life is over."""
         self._renew()
-        if not self._greeted:
-            self.greet()
-            self._greeted = True
+        if self._greeted:
+            return None
+        greeting = self.greet(receipt)
+        self._greeted = True
+        return greeting.standing
+
+    def greet_again(self) -> None:
+        """What it knows of us may have changed."""
+        self._greeted = False
 
     def _renew(self) -> None:
         """A new certificate in time; while that fails the old one serves."""

@@ -1,8 +1,8 @@
 """What a site has paid for: plans, and trainings with the rounds that are taken; and whether it is frozen.
 
 A training is charged whole by the first of its rounds that is admitted, and each round is taken by one plan: the
-same round with other numbers would be a release that nobody paid for. Once a ledger lacks an entry it signed, it is
-frozen and signs nothing any more. Every function works inside the caller's transaction.
+same round with other numbers would be a release that nobody paid for. Once a ledger is proved to lack an entry that it
+signed, it is frozen and signs nothing any more. Every function works inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wardround.federation.errors import LedgerCorrupt, PlanRefused, SiteFrozen
+from wardround.federation.errors import LedgerCorrupt, PlanRefused, SiteFrozen, UnprovedHead
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import Plain, cost_body, cost_in, decode_body, facts_body, facts_in, text_in
 from wardround.federation.plan.plan import Charge
@@ -127,12 +127,23 @@ def refuse_if_frozen(connection: sqlite3.Connection) -> None:
         raise SiteFrozen
 
 
-def freeze_unless_contained(connection: sqlite3.Connection, identity: Identity, head: Head) -> bool:
-    """Freeze the ledger if its chain lacks `head`; whether it did, which the caller commits before it raises."""
+def refuse_unless_contained(connection: sqlite3.Connection, head: Head) -> None:
+    """`UnprovedHead` where the chain lacks a place that a task names; nothing follows from that alone."""
     refuse_if_frozen(connection)
-    if chain.contains(connection, head):
+    if not chain.contains(connection, head):
+        raise UnprovedHead
+
+
+def freeze_if_proved(connection: sqlite3.Connection, identity: Identity, proof: Entry) -> bool:
+    """Freeze the ledger if its chain lacks an entry under its own signature; whether it is frozen now.
+
+    The caller commits before it raises. Anybody can name a place; only this site could sign the entry there.
+    """
+    if frozen_reason(connection) is not None:
+        return True
+    if chain.contains(connection, proof.head) or not proof.signed_by(identity.public):
         return False
-    reason = "the chain does not contain the head that the coordinator holds a receipt for"
-    body: dict[str, Plain] = {"reason": reason, "sequence": head.sequence, "digest": head.digest}
+    reason = "the chain does not contain an entry that this site signed and the coordinator holds"
+    body: dict[str, Plain] = {"reason": reason, "sequence": proof.sequence, "digest": proof.digest}
     chain.append(connection, identity, kind="frozen", body=body)
     return True

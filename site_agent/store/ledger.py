@@ -16,7 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from site_agent.store import charges, closed_tables, outbox, requests
-from site_agent.store.charges import Charged, freeze_unless_contained, frozen_reason, refuse_if_frozen
+from site_agent.store.charges import (
+    Charged,
+    freeze_if_proved,
+    frozen_reason,
+    refuse_if_frozen,
+    refuse_unless_contained,
+)
 from site_agent.store.closed_tables import ClosedTables
 from site_agent.store.outbox import HistoryLine, Kept
 from site_agent.store.requests import Request, RequestState
@@ -32,12 +38,13 @@ from wardround.federation.errors import (
 )
 from wardround.federation.forms.release import Release
 from wardround.federation.ledger import accounts, chain, site_tables
-from wardround.federation.ledger.entry_body import cap_body, cap_in, decode_body, text_in
+from wardround.federation.ledger.entry_body import cap_body, cap_in, decode_body, newer, text_in
 from wardround.federation.ledger.rewriting import Read, rewrite
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Durability, lost
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Declined, Released, SignedTask
 from wardround.federation.refusal import RefusalReason
+from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import Identity, PublicIdentity
 from wardround.privacy.accounting.cost import Cost
@@ -78,6 +85,9 @@ class SiteLedger:
         self.dataset = text_in(body, "dataset")
         self._coordinator = PublicIdentity(text_in(body, "coordinator_key"))
         self.tables = ClosedTables(self._database, identity, today)
+        with self._database.reading() as connection:
+            self._arrived = outbox.last_arrived(connection)
+            self._newest = outbox.newest_receipt(connection)
 
     @classmethod
     def create(
@@ -155,25 +165,34 @@ class SiteLedger:
 
     # --- the write order ----------------------------------------------------------------------------------
 
-    def reconcile(self, head: Head) -> None:
-        """Freeze, and raise `SiteFrozen`, unless the chain contains the head that a task names.
+    def reconcile(self, standing: Standing) -> None:
+        """Compare the chain with what the coordinator holds of it, before any task is taken.
 
-        For every task, before anything else is done with it: a refusal, too, would grow a forked chain.
+        Raises:
+            SiteFrozen: it lacks an entry that this site signed; it is frozen from now on.
+            UnprovedHead: it lacks a place that nobody proves to be its own; nothing was done.
         """
+        proof = standing.proof
         with self._database.transaction() as connection:
-            forked = freeze_unless_contained(connection, self._identity, head)
-        if forked:
+            frozen = freeze_if_proved(connection, self._identity, proof) if proof is not None else False
+        # Outside the block: raising inside would undo the freezing.
+        if frozen:
             raise SiteFrozen
+        with self._database.reading() as connection:
+            refuse_unless_contained(connection, standing.known)
 
     def look(self, plan_id: str, *, head: Head) -> tuple[Kept | None, bool]:
-        """Reconcile, and say what was kept for this plan and whether it was paid for: one view of the disk."""
+        """What was kept for this plan and whether it was paid for, where the chain contains the task's head.
+
+        For every task, before anything else is done with it: a refusal, too, would grow a forked chain.
+
+        Raises:
+            UnprovedHead: the chain lacks it.
+        """
         with self._database.reading() as connection:
-            refuse_if_frozen(connection)
-            if chain.contains(connection, head):
-                kept = outbox.find(connection, plan_id)
-                return kept, kept is None and charges.is_paid(connection, plan_id)
-        self.reconcile(head)
-        return self.look(plan_id, head=head)
+            refuse_unless_contained(connection, head)
+            kept = outbox.find(connection, plan_id)
+            return kept, kept is None and charges.is_paid(connection, plan_id)
 
     def find(self, plan_id: str) -> Kept | None:
         """What was kept for this plan, read from the disk; it may be sent again and again."""
@@ -188,17 +207,13 @@ class SiteLedger:
         read is written down with it.
 
         Raises:
-            SiteFrozen: the chain does not contain `head`; it is frozen from now on.
+            UnprovedHead: the chain does not contain `head`; nothing was charged.
             BudgetExceeded: nothing was charged.
             PlanRefused: another plan took this round of its training; nothing was charged.
         """
         with self._database.transaction() as connection:
-            forked = freeze_unless_contained(connection, self._identity, head)
-            if not forked:
-                self._charge(connection, charge, table)
-        # Outside the block: raising inside would undo the freezing.
-        if forked:
-            raise SiteFrozen
+            refuse_unless_contained(connection, head)
+            self._charge(connection, charge, table)
 
     def keep(self, release: Release) -> Released:
         """Transaction 2: store a release and its signed entry, once, and return what the disk holds.
@@ -246,6 +261,17 @@ class SiteLedger:
             if not outbox.is_receipt_for(kept, receipt, site=self.name, coordinator=self._coordinator):
                 raise MalformedMessage("A receipt is not about what this site sent.")
             outbox.store_receipt(connection, plan_id, receipt)
+        self._arrived = max(self._arrived, kept.entry.sequence)
+        self._newest = newer(self._newest, receipt)
+
+    def newest_receipt(self) -> Entry | None:
+        """The last thing that the coordinator signed for us, by which it can find out that it is an older copy."""
+        return self._newest
+
+    def unshown(self, before: Entry) -> tuple[Entry, ...]:
+        """The entries before one that the coordinator may not have seen: they follow the last that has a receipt."""
+        with self._database.reading() as connection:
+            return tuple(chain.entries(connection, after=self._arrived, before=before.sequence))
 
     # --- the steward --------------------------------------------------------------------------------------
 

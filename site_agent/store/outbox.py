@@ -13,13 +13,16 @@ from site_agent.store.charges import cost_paid, entry_about, facts_paid
 from wardround.federation.errors import LedgerCorrupt, UnpaidRelease
 from wardround.federation.forms.release import Release, decode_release, extent, release_hash
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.entry_body import acknowledges, text_in
+from wardround.federation.ledger.entry_body import acknowledges, newer, text_in
 from wardround.federation.plan.task import Declined, Released
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity, PublicIdentity
 from wardround.privacy.accounting.cost import Cost
 
 Kept: TypeAlias = Released | Declined
+
+# Receipts of answers that were under way together are stored in any order; so many are looked at for the newest.
+_LAST = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,27 @@ def undelivered(connection: sqlite3.Connection) -> list[str]:
         """
     )
     return [row[0] for row in rows]
+
+
+def last_arrived(connection: sqlite3.Connection) -> int:
+    """The number of the last entry of ours that the coordinator gave a receipt for; 0 before the first."""
+    statements = (
+        "SELECT sequence FROM releases WHERE plan_id IN (SELECT plan_id FROM receipts) ORDER BY sequence DESC LIMIT 1",
+        "SELECT sequence FROM refusals WHERE plan_id IN (SELECT plan_id FROM receipts) ORDER BY sequence DESC LIMIT 1",
+    )
+    numbers = [connection.execute(statement).fetchone() for statement in statements]
+    return max((int(row[0]) for row in numbers if row is not None), default=0)
+
+
+def newest_receipt(connection: sqlite3.Connection) -> Entry | None:
+    """The receipt that the coordinator signed last, as far as one can tell from the last that were stored."""
+    rows = connection.execute(
+        "SELECT sequence, previous, kind, body, signature FROM receipts ORDER BY rowid DESC LIMIT ?", (_LAST,)
+    )
+    found: Entry | None = None
+    for row in rows:
+        found = newer(found, Entry(*row))
+    return found
 
 
 def is_receipt_for(kept: Kept, receipt: Entry, *, site: str, coordinator: PublicIdentity) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from coordinator.rounds.collection import SHARE_FOR_THE_AWAY
+from coordinator.rounds.open_rounds import SHARE_FOR_THE_AWAY
 from tests.docs.pages import ROOT
 from wardround import ModelKind, TrainingRequest
 from wardround.analyst.learning.planner import ROUNDS

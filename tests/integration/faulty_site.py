@@ -13,7 +13,7 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -33,6 +33,7 @@ from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Released, SignedTask, Submission
 from wardround.federation.study.study import Table
+from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import Entry, Head
 from wardround.privacy.mechanisms.randomness import SecureChance
 from wardround.privacy.noise.vectors import Bounded
@@ -154,8 +155,8 @@ class FaultyLink:
         self._link = link
         self._fate = fate
 
-    def claim(self, *, wait_seconds: float) -> SignedTask | None:
-        task = self._link.claim(wait_seconds=wait_seconds)
+    def claim(self, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
+        task = self._link.claim(wait_seconds=wait_seconds, receipt=receipt)
         if task is not None:
             self._fate.at("after_claim")
         return task
@@ -166,8 +167,14 @@ class FaultyLink:
         self._fate.at("after_submit")
         return receipt
 
-    def upkeep(self) -> None:
-        self._link.upkeep()
+    def show(self, chain: Sequence[Entry]) -> None:
+        self._link.show(chain)
+
+    def upkeep(self, receipt: Entry | None = None) -> Standing | None:
+        return self._link.upkeep(receipt)
+
+    def greet_again(self) -> None:
+        self._link.greet_again()
 
     def close(self) -> None:
         self._link.close()

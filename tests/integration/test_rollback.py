@@ -40,7 +40,7 @@ def test_a_restored_ledger_freezes_and_is_silent(make_federation: Make) -> None:
     assert sites_in(third)["missing"] == ["two"]
     assert federation.entries("two", "charged", str(third["plan_id"])) == []
     (frozen,) = federation.entries("two", "frozen")
-    assert "does not contain the head" in str(frozen["reason"])
+    assert "does not contain an entry that this site signed" in str(frozen["reason"])
     done = federation.run("site", "check", federation.site("two"))
     (wrong,) = [line.split(maxsplit=2) for line in done.out.splitlines() if not line.startswith("ok")]
     assert (done.code, wrong[:2], wrong[2].startswith("frozen: ")) == (1, ["FAIL", "ledger"], True)

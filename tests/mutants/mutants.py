@@ -114,15 +114,15 @@ MUTANTS: Mapping[str, Mutant] = {
         COLLECTION,
     ),
     "an entry need not be signed": _mutant(
-        "        if not entry.signed_by(identity):\n", "        if False:\n", COLLECTION
+        "    if not all(entry.signed_by(identity) for entry in entries):\n", "    if False:\n", COLLECTION
     ),
     "a forked chain is taken": _mutant(
-        "        if (fault := _fork(task, submission.entry)) is not None:\n",
+        "        if (fault := _fork(task, submission)) is not None:\n",
         "        if False:\n",
         COLLECTION,
     ),
     "a release of any length is taken": _mutant(
-        "                if not extent(release).is_paid_by(charge.facts):\n",
+        "                if not extent(release).is_paid_by(self._charge(plan).facts):\n",
         "                if False:\n",
         COLLECTION,
     ),

@@ -84,7 +84,13 @@ CONVERSATIONS: tuple[Conversation, ...] = (
         lambda message: chunked_release.read_submission(message.submission, AnyPieces()),
     ),
     _word("receipt", st.none() | words.entries, site_service_pb2.SubmitReleaseReply, wire.RECEIPT),
-    _word("claim request", waits, site_service_pb2.ClaimTaskRequest, wire.POLL),
+    _word(
+        "claim request",
+        st.builds(wire.Poll, waits, st.none() | words.entries),
+        site_service_pb2.ClaimTaskRequest,
+        wire.POLL,
+    ),
+    _word("shown", st.lists(words.entries, max_size=3).map(tuple), site_service_pb2.ShowChainRequest, wire.SHOWN),
     _word("claim", st.builds(wire.Claim, st.none() | words.tasks, waits), site_service_pb2.ClaimTaskReply, wire.CLAIM),
     _word(
         "chunk",
@@ -133,7 +139,7 @@ CONVERSATIONS: tuple[Conversation, ...] = (
     _word("hospitals", words.hospitals, analyst_service_pb2.HospitalsReply, wire.HOSPITALS),
     _word("budget", words.reports, analyst_service_pb2.BudgetReply, wire.REPORT),
     _word("study", words.columns, analyst_service_pb2.DescribeReply, wire.STUDY),
-    _word("presenting", st.none() | words.limits, site_service_pb2.GreetRequest, wire.PRESENTING),
+    _word("presenting", words.presentings, site_service_pb2.GreetRequest, wire.PRESENTING),
     _word("greeting", words.greetings, site_service_pb2.GreetReply, wire.GREETING),
     _word("renewal", words.pems, site_service_pb2.RenewCertificateRequest, wire.RENEWAL),
     _word("renewed", words.pems, site_service_pb2.RenewCertificateReply, wire.RENEWED),

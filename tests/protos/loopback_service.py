@@ -18,7 +18,7 @@ from protos.pages import write_watched
 from protos.pieces import PieceStore
 from protos.serving import Serving, serve, waiting_room_for
 from protos.tls import Presented, caller_certificate
-from protos.words import ASKED, CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, RENEWED, WATCH, Claim, read_question
+from protos.words import ASKED, CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, RENEWED, SHOWN, WATCH, Claim, read_question
 from tests.fixtures.ports import HOST, take_port
 from tests.protos.certificates import TestAuthority
 from wardround.federation.errors import InvariantBroken
@@ -42,6 +42,7 @@ class SiteDesk(site_service_pb2_grpc.SiteServiceServicer):
     fault: Exception | None = None
     task: SignedTask | None = None
     submitted: list[tuple[str, Submission]] = field(default_factory=list)
+    shown: list[tuple[Entry, ...]] = field(default_factory=list)
     opened: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -58,10 +59,15 @@ class SiteDesk(site_service_pb2_grpc.SiteServiceServicer):
         return GREETING.write(Greeting(site, HASH, 1_700_000_000_000))
 
     def ClaimTask(self, request: pb.ClaimTaskRequest, context: grpc.ServicerContext) -> pb.ClaimTaskReply:
-        with self.room.seat(self.admit(context), wait_seconds=POLL.read(request)) as seat:
+        with self.room.seat(self.admit(context), wait_seconds=POLL.read(request).wait_seconds) as seat:
             # Until the test says so, or its caller hangs up: a parked poll must not leave while others still connect.
             self.opened.wait(PATIENCE_SECONDS if seat.wait_seconds else 0.0)
             return CLAIM.write(Claim(self.task, seat.pause_seconds))
+
+    def ShowChain(self, request: pb.ShowChainRequest, context: grpc.ServicerContext) -> pb.ShowChainReply:
+        self.admit(context)
+        self.shown.append(SHOWN.read(request))
+        return pb.ShowChainReply()
 
     def PutChunk(self, request: pb.PutChunkRequest, context: grpc.ServicerContext) -> pb.PutChunkReply:
         self.pieces.of(self.admit(context)).put(CHUNK.read(request))

@@ -151,7 +151,7 @@ def test_kinds_that_are_not_those_of_the_message_do_not_start() -> None:
 # --- every message has a reader ---------------------------------------------------------------------------------
 
 # What is no word of its own: requests without content, and what is read by hand.
-_EMPTY = {"BudgetRequest", "DescribeRequest", "PutChunkReply", "SitesRequest"}
+_EMPTY = {"BudgetRequest", "DescribeRequest", "PutChunkReply", "ShowChainReply", "SitesRequest"}
 _BY_HAND = {
     "Value": "cohorts",
     "Expression": "cohorts",

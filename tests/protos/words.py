@@ -37,7 +37,7 @@ from wardround.federation.question.answer import (
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.study.study import Value
-from wardround.federation.trust.enrolment import Enrolment, Greeting
+from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting, Standing
 from wardround.federation.trust.entry import EMPTY, GENESIS, Entry, Head
 from wardround.federation.trust.identity import PublicIdentity
 from wardround.federation.trust.public_limits import PublicLimits, PublicSite
@@ -186,9 +186,10 @@ tasks = st.builds(SignedTask, st.builds(Task, plans, names, heads), signatures)
 entries = st.builds(
     Entry, st.integers(2, 2**63 - 1), digests.filter(lambda text: text != GENESIS), codes, columns, signatures
 ) | st.builds(Entry, st.just(1), st.just(GENESIS), codes, columns, signatures)
+chains = st.lists(entries, max_size=2).map(tuple)
 submissions = st.one_of(
-    st.builds(Released, digests, st.binary(min_size=1, max_size=200), entries),
-    st.builds(Declined, digests, codes, entries),
+    st.builds(Released, digests, st.binary(min_size=1, max_size=200), entries, chains),
+    st.builds(Declined, digests, codes, entries, chains),
     st.builds(Pending, digests),
     st.builds(Failed, digests),
 )
@@ -321,7 +322,9 @@ reports = st.builds(
 
 pems = st.binary(max_size=50).map(lambda raw: b"-----BEGIN THING-----\n" + raw.hex().encode())
 limits = st.builds(PublicLimits, st.lists(codes, max_size=4).map(tuple), amounts, shares, st.booleans())
-greetings = st.builds(Greeting, names, digests, counts)
+presentings = st.builds(Presenting, st.none() | limits, st.none() | entries)
+standings = st.builds(Standing, heads, st.none() | entries)
+greetings = st.builds(Greeting, names, digests, counts, st.none() | standings)
 enrolments = st.builds(
     Enrolment,
     st.binary(min_size=32, max_size=32),

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from protos.chunked_release import Chunk
 from protos.statuses import Fault
-from protos.words import Claim, Watch
+from protos.words import Claim, Poll, Watch
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Task
@@ -38,7 +38,7 @@ from wardround.federation.question.answer import (
 )
 from wardround.federation.question.cohort import And, Between, Comparison, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
-from wardround.federation.trust.enrolment import Enrolment, Greeting
+from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting, Standing
 from wardround.federation.trust.entry import EMPTY, GENESIS, Entry, Head
 from wardround.federation.trust.identity import PublicIdentity
 from wardround.federation.trust.public_limits import PublicLimits, PublicSite
@@ -99,6 +99,8 @@ SUBMISSIONS = (
     Declined(HASH, "PlanRefused", FIRST),
     Pending(HASH),
     Failed(HASH),
+    Released(HASH, bytes(range(40)), ENTRY, (FIRST,)),
+    Declined(HASH, "PlanRefused", ENTRY, (FIRST,)),
 )
 REQUESTS = (AskRequest(QUERY, 0.5, 1e-7, "n-1"), AskRequest(QUERY), AskRequest(STEP, nonce="again"),
             AskRequest(QUERY, 0.5, errors=(50.0, 0.25)))  # fmt: skip
@@ -149,7 +151,8 @@ SPOKEN: Mapping[str, tuple[object, ...]] = {
     "entry": (ENTRY, FIRST),
     "submission": SUBMISSIONS,
     "receipt": (None, ENTRY),
-    "claim request": (0.0, 12.5),
+    "claim request": (Poll(0.0), Poll(12.5), Poll(1.0, ENTRY)),
+    "shown": ((), (FIRST, ENTRY)),
     "claim": (Claim(None, 1.5), Claim(TASKS[0], 0.0)),
     "chunk": (Chunk(HASH, 2, 3, bytes(range(30))),),
     "question": REQUESTS,
@@ -164,8 +167,12 @@ SPOKEN: Mapping[str, tuple[object, ...]] = {
     "hospitals": ((), (PublicSite("north", 1000, True, LIMITS), PublicSite("south", 7, active=False))),
     "budget": (REPORT,),
     "study": ('name = "cardio"',),
-    "presenting": (None, LIMITS),
-    "greeting": (Greeting("north", HASH, 1_750_000_000_123),),
+    "presenting": (Presenting(), Presenting(LIMITS), Presenting(LIMITS, ENTRY)),
+    "greeting": (
+        Greeting("north", HASH, 1_750_000_000_123),
+        Greeting("north", HASH, 1_750_000_000_123, Standing(EMPTY)),
+        Greeting("north", HASH, 1_750_000_000_123, Standing(ENTRY.head, ENTRY)),
+    ),
     "renewal": (PEM,),
     "renewed": (PEM,),
     "enrolment": (ENROLMENT, dataclasses.replace(ENROLMENT, limits=LIMITS)),

@@ -39,7 +39,7 @@ def words(folder: Path) -> dict[str, bytes]:
 
 
 # What a folder of before gains when it is opened: nobody has said anything yet.
-GAINED: Tables = {"public_limits": [], "served": [], "windows": []}
+GAINED: Tables = {name: [] for name in ("public_limits", "served", "windows", "site_entries", "lacking")}
 
 
 def all_else(folder: Path) -> Tables:

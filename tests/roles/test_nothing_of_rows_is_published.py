@@ -20,6 +20,7 @@ from tests.roles.enrolled import NOW, found, hospital, invite
 from wardround.analyst.sql.read import parse
 from wardround.federation.plan.task import AskRequest, Declined, Task, sign_task
 from wardround.federation.refusal import RefusalReason
+from wardround.federation.trust.enrolment import Presenting
 from wardround.federation.trust.entry import EMPTY
 from wardround.simulation.noise import ZeroNoise
 
@@ -64,7 +65,7 @@ def published(site: Path, consortium: CoordinatorFolder, invitation: Path) -> di
     enrolment.ClearField("certificate_request")
     folder = SiteFolder(site)
     told = {"enrolment": enrolment.SerializeToString()}
-    told["greeting"] = PRESENTING.encode(folder.configuration().policy.public())
+    told["greeting"] = PRESENTING.encode(Presenting(folder.configuration().policy.public()))
     study, ledger = folder.study(), SiteLedger(folder.ledger, identity=folder.identity())
     configuration = folder.configuration()
     ledger.set_cap(configuration.policy.cap)

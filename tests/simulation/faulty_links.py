@@ -6,7 +6,7 @@ be site two counted twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +24,7 @@ from wardround.federation.errors import (
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.task import SignedTask, Submission
 from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import Entry
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
@@ -62,7 +63,7 @@ class FaultyLink:
     after_next: list[Callable[[], object]] = field(default_factory=list)
     replies: dict[str, list[object]] = field(default_factory=dict)
 
-    def claim(self, *, wait_seconds: float) -> SignedTask | None:
+    def claim(self, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
         reply = self._call("claim", lambda: self.inner.claim(wait_seconds=0.0))
         assert reply is None or isinstance(reply, SignedTask)
         return reply
@@ -72,7 +73,13 @@ class FaultyLink:
         assert reply is None or isinstance(reply, Entry)
         return reply
 
-    def upkeep(self) -> None:
+    def show(self, chain: Sequence[Entry]) -> None:
+        pass
+
+    def upkeep(self, receipt: Entry | None = None) -> Standing | None:
+        return None
+
+    def greet_again(self) -> None:
         pass
 
     def close(self) -> None:

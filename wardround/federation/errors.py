@@ -194,6 +194,12 @@ class UnknownTask(ProtocolViolation):
     sentence = "No such task was opened for this site."
 
 
+class UnprovedHead(ProtocolViolation):
+    """The coordinator names an entry of this site's ledger that is not in it; unless it is proved, nothing follows."""
+
+    sentence = "The coordinator names an entry that this site's ledger does not contain; its task is not answered."
+
+
 class ReleaseConflict(ProtocolViolation):
     """Another byte string under a key that already has one."""
 
@@ -217,3 +223,9 @@ class UnpaidRelease(InvariantBroken):
     """A release without a durable charge before it."""
 
     sentence = "A release was about to leave without a charge."
+
+
+class LedgerBehind(InvariantBroken):
+    """The ledger is an older copy of itself: somebody holds what it signed and does not contain."""
+
+    sentence = "The ledger is an older copy: it lacks an entry that it signed."

@@ -7,7 +7,7 @@ wants to compare with known answers, the noise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
 from wardround.federation.study.study import Study
+from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity
 from wardround.federation.trust.public_limits import PublicSite
@@ -39,14 +40,21 @@ class DirectLink:
     coordinator: Coordinator
     site: str
 
-    def claim(self, *, wait_seconds: float) -> SignedTask | None:
-        return self.coordinator.claim(self.site, wait_seconds=wait_seconds)
+    def claim(self, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
+        return self.coordinator.claim(self.site, wait_seconds=wait_seconds, receipt=receipt)
+
+    def show(self, chain: Sequence[Entry]) -> None:
+        self.coordinator.show(self.site, tuple(chain))
 
     def submit(self, submission: Submission) -> Entry | None:
         return self.coordinator.submit(self.site, submission)
 
-    def upkeep(self) -> None:
-        """Nothing expires here."""
+    def upkeep(self, receipt: Entry | None = None) -> Standing | None:  # noqa: ARG002
+        """Nothing expires here, and nobody comes back."""
+        return None
+
+    def greet_again(self) -> None:
+        """Nobody was greeted."""
 
     def close(self) -> None:
         """Nothing is open."""

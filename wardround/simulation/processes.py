@@ -13,7 +13,7 @@ import multiprocessing
 import pickle
 import selectors
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -23,6 +23,7 @@ from site_agent.serving.agent import Agent
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken, PeerUnreachable
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import Failed, SignedTask, Submission, Task
+from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import Entry
 from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_site
 
@@ -251,8 +252,8 @@ class _WindowLink:
     window: _Window
     site: str
 
-    def claim(self, *, wait_seconds: float) -> SignedTask | None:
-        del wait_seconds
+    def claim(self, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
+        del wait_seconds, receipt
         self.window.begin(wanted=(self.site,))
         return self.window.end().tasks[0]
 
@@ -260,8 +261,15 @@ class _WindowLink:
         self.window.begin(answers=((self.site, submission),))
         return self.window.end().receipts[0]
 
-    def upkeep(self) -> None:
-        """Nothing expires here."""
+    def show(self, chain: Sequence[Entry]) -> None:
+        """Nothing is ever lost here."""
+
+    def upkeep(self, receipt: Entry | None = None) -> Standing | None:  # noqa: ARG002
+        """Nothing expires here, and nobody comes back."""
+        return None
+
+    def greet_again(self) -> None:
+        """Nobody was greeted."""
 
     def close(self) -> None:
         """The pipe is every site's."""

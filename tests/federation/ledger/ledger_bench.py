@@ -20,7 +20,8 @@ from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.plan import Charge, Plan
 from wardround.federation.plan.task import Released, SignedTask, Task, sign_task
 from wardround.federation.question.query import Aggregate, Query, Statistic
-from wardround.federation.trust.entry import EMPTY, Entry, make_entry
+from wardround.federation.trust.enrolment import Standing
+from wardround.federation.trust.entry import EMPTY, Entry, Head, make_entry
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Fact
 from wardround.privacy.budget.facts import BlockFact, StageFact
@@ -42,6 +43,12 @@ def plan(word: str) -> Plan:
 
 def plan_id(word: str) -> str:
     return plan(word).plan_id
+
+
+def forgotten(identity: Identity, sequence: int) -> Standing:
+    """What a coordinator holds of a site that signed an entry at this place and has lost it."""
+    entry = make_entry(identity, after=Head(sequence - 1, "f" * 64), kind="charged", body="{}")
+    return Standing(entry.head, entry)
 
 
 def fact(scale: int = 400, *, dimension: int = VALUES, mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN) -> Fact:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.federation.ledger.ledger_bench import CAP, DATE, Bench, charge, plan_id, step_charge
+from tests.federation.ledger.ledger_bench import CAP, DATE, Bench, charge, forgotten, plan_id, step_charge
 from wardround.federation.errors import (
     BudgetExceeded,
     FederationError,
@@ -20,12 +20,14 @@ from wardround.federation.errors import (
     PlanRefused,
     SiteFrozen,
     UnpaidRelease,
+    UnprovedHead,
 )
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.task import Released
 from wardround.federation.refusal import RefusalReason
 from wardround.federation.trust.entry import EMPTY, Head
+from wardround.federation.trust.identity import Identity
 
 ROOT = Path(__file__).parents[3]
 # In the order in which they import each other.
@@ -86,7 +88,10 @@ def stays_within_the_cap(bench: Bench) -> None:
 
 def freezes_and_is_silent(bench: Bench) -> None:
     bench.answer("a")
-    refused(SiteFrozen, lambda: bench.ledger.spend(charge("b"), head=Head(3, "1" * 64)))
+    refused(UnprovedHead, lambda: bench.ledger.spend(charge("b"), head=Head(3, "1" * 64)))
+    refused(UnprovedHead, lambda: bench.ledger.reconcile(forgotten(Identity.generate(), 3)))
+    assert bench.ledger.frozen() is None
+    refused(SiteFrozen, lambda: bench.ledger.reconcile(forgotten(bench.identity, 3)))
     bench.reopen()
     assert bench.ledger.frozen() is not None
     assert bench.ledger.undelivered() == []
@@ -202,10 +207,11 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
     "freezing is undone by its own error": [
         (
             LEDGER,
-            "            if not forked:\n                self._charge(",
-            "            if forked:\n                raise SiteFrozen\n            self._charge(",
+            "        # Outside the block: raising inside would undo the freezing.\n        if frozen:",
+            "            if frozen:\n                raise SiteFrozen\n        if frozen:",
         )
     ],
+    "an invented entry freezes": [(CHARGES, " or not proof.signed_by(identity.public)", "")],
     "freezing does not last": [
         (CHARGES, "    if frozen_reason(connection) is not None:\n        raise SiteFrozen", "    pass")
     ],

@@ -14,7 +14,7 @@ import pytest
 
 from site_agent.store.ledger import SiteLedger
 from site_agent.store.requests import RequestState
-from tests.federation.ledger.ledger_bench import CAP, DATE, Bench, charge, plan_id, task
+from tests.federation.ledger.ledger_bench import CAP, DATE, Bench, charge, forgotten, plan_id, task
 from wardround.federation.errors import (
     BudgetExceeded,
     ConfigurationMistaken,
@@ -26,14 +26,17 @@ from wardround.federation.errors import (
     SiteFrozen,
     UnknownTask,
     UnpaidRelease,
+    UnprovedHead,
 )
 from wardround.federation.forms.release import Release
+from wardround.federation.ledger import chain
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Declined, Released
 from wardround.federation.refusal import RefusalReason
-from wardround.federation.trust.entry import EMPTY, Head
+from wardround.federation.trust.enrolment import Standing
+from wardround.federation.trust.entry import EMPTY
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.filter import Cap, epsilon_spent
@@ -216,12 +219,14 @@ def test_a_restored_snapshot_freezes_the_site(bench: Bench) -> None:
     bench.ledger.close()
     shutil.copy(bench.folder / LEDGER_FILE, bench.folder / "snapshot")
     later = Bench.reopen(bench).head()
-    acknowledged = bench.answer("b").entry.head
+    acknowledged = bench.answer("b").entry
     bench.ledger.close()
     shutil.copy(bench.folder / "snapshot", bench.folder / LEDGER_FILE)
     assert Bench.reopen(bench).head() == later
+    with pytest.raises(UnprovedHead):
+        bench.ledger.spend(charge("c"), head=acknowledged.head)
     with pytest.raises(SiteFrozen):
-        bench.ledger.spend(charge("c"), head=acknowledged)
+        bench.ledger.reconcile(Standing(acknowledged.head, acknowledged))
     assert bench.ledger.frozen() is not None
     assert not bench.ledger.undelivered()
     assert kinds(bench)[-1] == "frozen"
@@ -237,9 +242,11 @@ def test_a_forked_clone_freezes(tmp_path: Path) -> None:
     clone = SiteLedger(tmp_path / "clone", identity=bench.identity)
     clone.spend(charge("b"), head=EMPTY)
     assert ours.head().sequence == clone.head().sequence
+    with ours._database.reading() as connection:
+        standing = Standing(ours.head(), chain.entry_at(connection, ours.head().sequence))
     with pytest.raises(SiteFrozen):
-        clone.reconcile(ours.head())
-    ours.reconcile(ours.head())
+        clone.reconcile(standing)
+    ours.reconcile(standing)
 
 
 def test_a_frozen_site_is_silent(bench: Bench) -> None:
@@ -247,7 +254,7 @@ def test_a_frozen_site_is_silent(bench: Bench) -> None:
     bench.ledger.spend(charge("b"), head=EMPTY)
     bench.ledger.hold(task("w", coordinator=bench.coordinator), summary="s")
     with pytest.raises(SiteFrozen):
-        bench.ledger.reconcile(Head(99, "f" * 64))
+        bench.ledger.reconcile(forgotten(bench.identity, 99))
     for _ in range(2):
         silent = bench.ledger
         head = silent.head()
@@ -262,7 +269,7 @@ def test_a_frozen_site_is_silent(bench: Bench) -> None:
         with pytest.raises(SiteFrozen):
             silent.refuse(plan_id("d"), RefusalReason.PLAN)
         with pytest.raises(SiteFrozen):
-            silent.reconcile(EMPTY)
+            silent.reconcile(Standing(EMPTY))
         with pytest.raises(SiteFrozen):
             silent.hold(task("v", coordinator=bench.coordinator), summary="s")
         with pytest.raises(SiteFrozen):

@@ -7,11 +7,12 @@ import tempfile
 from pathlib import Path
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from site_agent.store.requests import RequestState
-from tests.federation.ledger.ledger_bench import Bench, charge, plan_id, task
+from tests.federation.ledger.ledger_bench import Bench, charge, forgotten, plan_id, task
 from wardround.federation.errors import (
     BudgetExceeded,
     InvariantBroken,
@@ -19,10 +20,13 @@ from wardround.federation.errors import (
     PlanRefused,
     SiteFrozen,
     UnpaidRelease,
+    UnprovedHead,
 )
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.refusal import RefusalReason
+from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import EMPTY, Head
+from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost, total
 from wardround.privacy.budget.filter import Cap
 
@@ -145,14 +149,25 @@ class SiteLedgerMachine(RuleBasedStateMachine):
             self.cap = Cap(epsilon, 1e-6)
 
     @precondition(lambda self: not self.frozen)
-    @rule(sequence=st.integers(0, 60), digest=st.sampled_from(["1" * 64, "0" * 64]))
-    def meet_a_foreign_head(self, sequence: int, digest: str) -> None:
+    @rule(sequence=st.integers(0, 60), digest=st.sampled_from(["1" * 64, "0" * 64]), stranger=st.booleans())
+    def meet_a_foreign_head(self, sequence: int, digest: str, stranger: bool) -> None:
+        """A place that anybody can invent, alone or with an entry that somebody else signed: it changes nothing."""
+        proof = forgotten(Identity.generate(), sequence).proof if stranger and sequence else None
+        head = Head(sequence, digest) if proof is None else proof.head
+        before = self.bench.ledger.head()
         try:
-            self.bench.ledger.reconcile(Head(sequence, digest))
-        except SiteFrozen:
-            self.frozen = True
+            self.bench.ledger.reconcile(Standing(head, proof))
+        except UnprovedHead:
+            assert self.bench.ledger.head() == before
         else:
-            assert Head(sequence, digest) == EMPTY
+            assert head == EMPTY
+
+    @precondition(lambda self: not self.frozen)
+    @rule(sequence=st.integers(2, 60))
+    def meet_an_entry_that_it_has_lost(self, sequence: int) -> None:
+        with pytest.raises(SiteFrozen):
+            self.bench.ledger.reconcile(forgotten(self.bench.identity, sequence))
+        self.frozen = True
 
     @invariant()
     def the_ledger_agrees_with_the_model(self) -> None:

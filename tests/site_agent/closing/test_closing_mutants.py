@@ -24,7 +24,7 @@ USES = {
     "site_agent.answering.closing": ("site_agent.answering.pipeline", "Closing"),
     "site_agent.store.closed_tables": ("site_agent.store.ledger", "ClosedTables"),
     "site_agent.answering.pipeline": ("tests.site_agent.lone_site", "Pipeline"),
-    "coordinator.rounds.dispatch": ("coordinator.rounds.coordinator", "Dispatch"),
+    "coordinator.rounds.open_rounds": ("tests.coordinator.hospitals", "OpenRounds"),
     "coordinator.rounds.collection": ("coordinator.rounds.coordinator", "Collection"),
 }
 
@@ -86,7 +86,7 @@ CLOSING, CLOSED, PIPELINE = (
     "site_agent.store.closed_tables",
     "site_agent.answering.pipeline",
 )
-DISPATCH, COLLECTION = "coordinator.rounds.dispatch", "coordinator.rounds.collection"
+OPEN, COLLECTION = "coordinator.rounds.open_rounds", "coordinator.rounds.collection"
 MUTANTS = {
     "nothing is closed": Mutant(CLOSING, "        self._close(form.table, before)\n", "", closes_for_all),
     "only the plan that failed is closed": Mutant(
@@ -125,19 +125,22 @@ MUTANTS = {
     ),
     "readings that never ended do not matter": Mutant(CLOSING, " and unended < MOST_UNENDED", "", counts_deaths),
     "analysts are told that a site failed": Mutant(
-        DISPATCH, "(SiteState.CLAIMED, SiteState.FAILED)", "(SiteState.CLAIMED,)", tells_nothing
+        OPEN, "(SiteState.CLAIMED, SiteState.FAILED)", "(SiteState.CLAIMED,)", tells_nothing
     ),
     "analysts are told that a site took a task up": Mutant(
-        DISPATCH, "(SiteState.CLAIMED, SiteState.FAILED)", "(SiteState.FAILED,)", tells_nothing
+        OPEN, "(SiteState.CLAIMED, SiteState.FAILED)", "(SiteState.FAILED,)", tells_nothing
     ),
     "whoever watches wakes when a site fails": Mutant(
         COLLECTION,
-        "                return None\n",
-        "",
+        "self._rounds.move(plan_id, site, SiteState.FAILED, now=self._clock.now())",
+        "self._move(site, plan_id, SiteState.FAILED)",
         tells_nothing,
     ),
     "what fails is handed out first": Mutant(
-        DISPATCH, "key=lambda plan_id: (plan_id, site) in self._failures", "key=lambda plan_id: 0", asks_others_first
+        OPEN,
+        "if (plan_id := queue.next()) is not None:",
+        "if not queue.failed and (plan_id := queue.next()):",
+        asks_others_first,
     ),
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.federation.ledger.ledger_bench import Bench, charge, plan_id
+from tests.federation.ledger.ledger_bench import Bench, charge, forgotten, plan_id
 from tests.federation.ledger.test_verify_site import CAPPED, FROZEN, RELEASED, Said, codes, paid, signed
 from tests.site_agent.closing.failing_sources import BAD, COHORTS, STUDY, asking, sqlite_that_raises
 from tests.site_agent.closing.watched_site import WatchedSite
@@ -21,7 +21,7 @@ from wardround.federation.ledger.verify.evidence import Evidence, export
 from wardround.federation.ledger.verify.verify import judge, verify
 from wardround.federation.plan.task import Released
 from wardround.federation.study.study_file import parse_study
-from wardround.federation.trust.entry import EMPTY, Head
+from wardround.federation.trust.entry import EMPTY
 
 STUDY_TEXT = canonical.encode(parse_study(STUDY)).decode()
 
@@ -163,7 +163,7 @@ def test_a_steward_opens_only_what_is_closed(site: WatchedSite) -> None:
 
 def test_a_frozen_ledger_opens_and_closes_nothing(site: WatchedSite) -> None:
     with pytest.raises(SiteFrozen):
-        site.ledger.reconcile(Head(2, "1" * 64))
+        site.ledger.reconcile(forgotten(site.identity, 2))
     for turn in (
         lambda: site.ledger.tables.reopen("visits"),
         lambda: site.ledger.tables.close("labs", source=""),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.rounds.coordinator import Coordinator
-from coordinator.rounds.dispatch import LONGEST_RETRY_SECONDS
+from coordinator.rounds.open_rounds import LONGEST_RETRY_SECONDS
 from coordinator.store.ledger import open_ledger
 from site_agent.reading.dataset import Tables
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
@@ -65,7 +65,8 @@ class Threaded(World):
     """A world whose rounds run in threads, so that somebody can watch them; its hospitals move when they are told."""
 
     def opened(self) -> Coordinator:
-        return Coordinator(open_ledger(self.folder, study=self.study, identity=self.identity), noiseless=True)
+        ledger = open_ledger(self.folder, study=self.study, identity=self.identity)
+        return Coordinator(ledger, rounds=self.rounds, noiseless=True)
 
 
 def two_worlds(folder: Path) -> list[Threaded]:

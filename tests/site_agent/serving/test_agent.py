@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from site_agent.serving.agent import (
 from tests.site_agent.lone_site import LoneSite, Rows
 from wardround.federation.errors import InvariantBroken, PeerUnreachable
 from wardround.federation.plan.task import Failed, Released, SignedTask, Submission
+from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import Entry
 
 
@@ -31,7 +32,7 @@ class Scripted:
         self.submitted: list[Submission] = []
         self.closed = threading.Event()
 
-    def claim(self, *, wait_seconds: float) -> SignedTask | None:
+    def claim(self, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
         if self.claims:
             return self.claims.pop(0)()
         self.closed.wait(min(wait_seconds, 5.0))
@@ -43,7 +44,13 @@ class Scripted:
             raise PeerUnreachable
         return None
 
-    def upkeep(self) -> None:
+    def show(self, chain: Sequence[Entry]) -> None:
+        pass
+
+    def upkeep(self, receipt: Entry | None = None) -> Standing | None:
+        return None
+
+    def greet_again(self) -> None:
         pass
 
     def close(self) -> None:

@@ -68,10 +68,12 @@ def entry_at(connection: sqlite3.Connection, sequence: int) -> Entry | None:
     return None if row is None else Entry(*row)
 
 
-def entries(connection: sqlite3.Connection, *, after: int = 0) -> Iterator[Entry]:
-    """The entries in order, from the one that follows number `after`."""
+def entries(connection: sqlite3.Connection, *, after: int = 0, before: int = _LARGEST_SEQUENCE) -> Iterator[Entry]:
+    """The entries in order, from the one that follows number `after` to the one before number `before`."""
     for row in connection.execute(
-        "SELECT sequence, previous, kind, body, signature FROM entries WHERE sequence > ? ORDER BY sequence", (after,)
+        "SELECT sequence, previous, kind, body, signature FROM entries"
+        " WHERE sequence > ? AND sequence < ? ORDER BY sequence",
+        (after, before),
     ):
         yield Entry(*row)
 

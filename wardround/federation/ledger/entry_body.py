@@ -275,3 +275,16 @@ def acknowledges(receipt: Entry, place: Head, *, plan_id: str, site: str, releas
     if released is None:
         return receipt.kind == DECLINED
     return receipt.kind == RECEIVED and body.get("release_hash") == released
+
+
+def newer(one: Entry | None, other: Entry) -> Entry:
+    """Of two receipts the one that the coordinator signed later.
+
+    A coordinator that was recovered counts anew, and says how often that happened.
+    """
+    return other if one is None or _age(other) > _age(one) else one
+
+
+def _age(receipt: Entry) -> tuple[int, int]:
+    incarnation = decode_body(receipt.body).get("incarnation", 0)
+    return (incarnation if isinstance(incarnation, int) else 0), receipt.sequence

@@ -60,13 +60,23 @@ def sign_task(task: Task, coordinator: Identity) -> SignedTask:
     return SignedTask(task, coordinator.sign(Purpose.TASK, task.encode()))
 
 
+MAX_CHAIN = 64
+
+Chain = Annotated[tuple[Entry, ...], Many("an answer shows too many entries.", MAX_CHAIN)]
+"""Entries of the site's own chain, one after the other, before the one that an answer stands in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The stored bytes of a release and the signed ledger entry that names their hash."""
+    """The stored bytes of a release and the signed ledger entry that names their hash.
+
+    `chain` are the entries before it that the coordinator may not have seen.
+    """
 
     plan_id: PlanId
     payload: bytes
     entry: Annotated[Entry, Needed("a release has no ledger entry.")]
+    chain: Chain = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,7 @@ class Declined:
     plan_id: PlanId
     code: RefusalCode
     entry: Annotated[Entry, Needed("a refusal has no ledger entry.")]
+    chain: Chain = ()
 
 
 @dataclass(frozen=True, slots=True)

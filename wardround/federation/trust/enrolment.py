@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.limits import SIGNATURE_BYTES, Pem, Size, StudyHash, Text, Whole, name_of
+from wardround.federation.limits import SIGNATURE_BYTES, Needed, Pem, Size, StudyHash, Text, Whole, name_of
 from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import holds_texts, read_text
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
+from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import PublicIdentity
 from wardround.federation.trust.public_limits import PublicLimits
 
@@ -54,12 +55,35 @@ class Enrolment:
 
 
 @dataclass(frozen=True, slots=True)
+class Presenting:
+    """What a site says when it greets: its public limits, and the newest receipt that it holds."""
+
+    limits: PublicLimits | None = None
+    receipt: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far the coordinator knows a site's ledger: the last place that has a receipt, and the site's own entry there.
+
+    A place alone proves nothing, because anybody can invent one; the entry is under the site's signature.
+    """
+
+    known: Annotated[Head, Needed("a standing has no place.")]
+    proof: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Greeting:
-    """Whom the coordinator takes the caller for, which study it runs, and what time it has."""
+    """Whom the coordinator takes the caller for, which study it runs, what time it has, and how far it knows it.
+
+    One of an earlier version says nothing about the last.
+    """
 
     site: _Site
     study_hash: StudyHash
     unix_milliseconds: Annotated[int, Whole("the time")]
+    standing: Standing | None = None
 
 
 def write_handed(path: Path, texts: Mapping[str, str], *, form: str) -> None:

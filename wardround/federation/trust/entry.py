@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Annotated
 
 from wardround.federation import canonical
@@ -59,6 +61,21 @@ class Entry:
     def signed_by(self, identity: PublicIdentity) -> bool:
         """Whether `identity` signed exactly this entry."""
         return identity.verifies(Purpose.ENTRY, bytes.fromhex(self.digest), self.signature)
+
+
+def follow_each_other(entries: Sequence[Entry]) -> bool:
+    """Whether each entry names the one before it."""
+    return all(
+        (later.sequence, later.previous) == (earlier.sequence + 1, earlier.digest)
+        for earlier, later in pairwise(entries)
+    )
+
+
+def places(entries: Sequence[Entry]) -> tuple[Head, ...]:
+    """The places of a chain that entries fix which follow each other: their own, and the one before the first."""
+    first = entries[0]
+    before = () if first.sequence == 1 else (Head(first.sequence - 1, first.previous),)
+    return (*before, *(entry.head for entry in entries))
 
 
 def entry_digest(sequence: int, previous: str, kind: str, body: str) -> str:
