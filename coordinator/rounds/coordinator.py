@@ -17,16 +17,16 @@ from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
 from coordinator.members.older_copy import refuse_if_older
 from coordinator.members.roster import Roster
+from coordinator.planning.by_error import FACTORS, ByError, split_by_cost
+from coordinator.planning.dearer import dearer_noise
+from coordinator.planning.expected import expected_errors
+from coordinator.planning.foreseeing import answerable, foreseen
+from coordinator.planning.plans import loss_of, planned_for, step_plan, step_target, target_of
 from coordinator.rounds.attending import Attendant, ThreadedAttendant
-from coordinator.rounds.by_error import FACTORS, ByError, split_by_cost
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.combining import updates
-from coordinator.rounds.dearer import dearer_noise
 from coordinator.rounds.dispatch import Dispatch, round_key
-from coordinator.rounds.expected import expected_errors
-from coordinator.rounds.foreseeing import answerable, foreseen
 from coordinator.rounds.open_rounds import OpenRounds
-from coordinator.rounds.planning import loss_of, planned_for, step_plan, step_target, target_of
 from coordinator.rounds.round import Round, ended_without_answer
 from coordinator.rounds.statements import Replays, statement, told_answer
 from coordinator.rounds.stored_answers import decode_answer

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
 from coordinator.clock import Clock
+from coordinator.planning.plans import loss_of, planned_again
 from coordinator.rounds.combining import combine_releases, impossible
 from coordinator.rounds.dispatch import Dispatch, round_key, site_key
 from coordinator.rounds.open_rounds import SHARE_FOR_THE_AWAY, OpenRound, OpenRounds, Window
-from coordinator.rounds.planning import loss_of, planned_again
 from coordinator.rounds.stored_answers import StoredAnswer, encode_answer
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question, RoundState

@@ -98,12 +98,12 @@ BROKEN: tuple[tuple[Rule, str, str], ...] = (
     (room_rules.storage_rooms, "site_agent.store.requests", "def late():\n    from protos.words import TASK"),
     (
         room_rules.statistics_by_name,
-        "coordinator.rounds.planning",
+        "coordinator.planning.plans",
         "from wardround.federation.question.query import Statistic\nx is Statistic.MEAN",
     ),
     (
         room_rules.statistics_by_name,
-        "coordinator.rounds.planning",
+        "coordinator.planning.plans",
         "from wardround.federation import query\nquery.Statistic.KEYS",
     ),
     (
@@ -126,14 +126,14 @@ BROKEN: tuple[tuple[Rule, str, str], ...] = (
         "wardround.federation.forms.parts",
         "from wardround.federation.statistics import ALL",
     ),
-    (room_rules.generated_imports, "coordinator.rounds.planning", "from protos._generated import plan_pb2"),
-    (room_rules.generated_imports, "coordinator.rounds.planning", "import protos._generated.plan_pb2"),
+    (room_rules.generated_imports, "coordinator.planning.plans", "from protos._generated import plan_pb2"),
+    (room_rules.generated_imports, "coordinator.planning.plans", "import protos._generated.plan_pb2"),
     (room_rules.flower_imports, "site_agent.serving.agent", "import flwr"),
     (room_rules.flower_imports, "wardround.analyst.asking.client", "def late():\n    from flwr.app import Message"),
     (room_rules.flower_imports, "wardround.analyst.flower.grid", "from flwr.supercore.run import Run"),
     (room_rules.flower_imports, "wardround.analyst.flower.grid", "from flwr.app.message import make_message"),
-    (rules.untyped, "coordinator.rounds.planning", "from typing import Any"),
-    (rules.untyped, "coordinator.rounds.planning", "import typing as t\nx: t.Any = 1"),
+    (rules.untyped, "coordinator.planning.plans", "from typing import Any"),
+    (rules.untyped, "coordinator.planning.plans", "import typing as t\nx: t.Any = 1"),
 )
 
 SOUND: tuple[tuple[Rule, str, str], ...] = (
@@ -176,7 +176,7 @@ SOUND: tuple[tuple[Rule, str, str], ...] = (
     (room_rules.storage_rooms, "coordinator.rounds.round", 'with ledger.one_moment():\n    f("Select a site.")'),
     (
         room_rules.statistics_by_name,
-        "coordinator.rounds.planning",
+        "coordinator.planning.plans",
         "from wardround.federation.question.query import Statistic\n[*Statistic]",
     ),
     (room_rules.statistics_by_name, "wardround.federation.statistics.mean", "x = Statistic.MEAN"),
@@ -193,7 +193,7 @@ SOUND: tuple[tuple[Rule, str, str], ...] = (
     (room_rules.generated_imports, "coordinator.serving.site_service", "from protos._generated import plan_pb2"),
     (room_rules.flower_imports, "wardround.analyst.flower.grid", "from flwr.app import Message\nimport flwr.serverapp"),
     (room_rules.flower_imports, "wardround.analyst.flower.messages", "from flwr.supercore.run import Run"),
-    (rules.untyped, "coordinator.rounds.planning", "any(x)"),
+    (rules.untyped, "coordinator.planning.plans", "any(x)"),
 )
 
 

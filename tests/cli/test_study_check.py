@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.plans import plans_for
 from tests.cli.calling import call
 from tests.docs.pages import ROOT, all_blocks
 from wardround.federation.plan.plan import price

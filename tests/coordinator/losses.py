@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.rounds.planning import loss_of
+from coordinator.planning.plans import loss_of
 from wardround.federation.plan.plan import Plan, price
 from wardround.federation.question.answer import Loss
 from wardround.federation.study.study import Study

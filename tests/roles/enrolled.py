@@ -11,7 +11,7 @@ from pathlib import Path
 
 from coordinator.members.enrolment import enrol_site, make_invitation, opened
 from coordinator.members.folder import CoordinatorFolder, open_folder
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.plans import plans_for
 from coordinator.serving.serve import initialise
 from site_agent.answering.pipeline import Pipeline
 from site_agent.serving.enrolment import begin, finish, prepare_enrolment

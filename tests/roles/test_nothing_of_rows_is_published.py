@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.members.folder import CoordinatorFolder
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.plans import plans_for
 from protos.chunked_release import write_submission
 from protos.words import ENROLMENT, PRESENTING
 from site_agent.answering.pipeline import Pipeline

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import grpc
 
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.plans import plans_for
 from protos._generated import analyst_service_pb2 as analyst_pb
 from protos._generated import fault_pb2, release_pb2, site_service_pb2
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer, add_AnalystServiceServicer_to_server

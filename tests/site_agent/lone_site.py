@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.plans import plans_for
 from site_agent.answering.admission import Approval, Policy
 from site_agent.answering.pipeline import Pipeline
 from site_agent.reading.batches import Fingerprint

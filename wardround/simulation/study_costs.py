@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from coordinator.rounds.expected import expected_errors
-from coordinator.rounds.planning import planned_for, target_of
+from coordinator.planning.expected import expected_errors
+from coordinator.planning.plans import planned_for, target_of
 from wardround.analyst.asking import builder
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout

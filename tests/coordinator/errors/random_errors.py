@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from coordinator.rounds.by_error import ByError
-from coordinator.rounds.expected import expected_errors
-from coordinator.rounds.planning import planned_for, target_of
+from coordinator.planning.by_error import ByError
+from coordinator.planning.expected import expected_errors
+from coordinator.planning.plans import planned_for, target_of
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.task import AskRequest

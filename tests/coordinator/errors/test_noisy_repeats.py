@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from coordinator.rounds.by_error import ByError
+from coordinator.planning.by_error import ByError
 from tests.federation.statistics.cohorts import Columns, Experiment, study
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.plan.task import AskRequest

@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import pytest
 
-from coordinator.rounds.by_error import ByError
-from coordinator.rounds.expected import of_part
-from coordinator.rounds.planning import planned_with
+from coordinator.planning.by_error import ByError
+from coordinator.planning.expected import of_part
+from coordinator.planning.plans import planned_with
 from tests.coordinator.errors.random_errors import Asked, random_asked
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout, Part

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from coordinator.planning.expected import expected_errors
+from coordinator.planning.plans import plans_for
 from coordinator.rounds.combining import combine, exact_sums, updates
-from coordinator.rounds.expected import expected_errors
-from coordinator.rounds.planning import plans_for
 from tests.coordinator.hospitals import PATIENTS, ask, study
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.parts import AnswerLayout

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coordinator.planning.expected import expected_errors
+from coordinator.planning.plans import merit, plans_for
 from coordinator.rounds.combining import combine_releases
-from coordinator.rounds.expected import expected_errors
-from coordinator.rounds.planning import merit, plans_for
 from site_agent.answering.pipeline import one_vote, scores
 from tests.coordinator.losses import charged
 from tests.site_agent.lone_site import Rows

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.plans import plans_for
 from coordinator.serving.analyst_service import KEPT_BYTES, PagedAnswer
 from protos.pages import PAGE_BYTES
 from protos.words import Watch

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.accounts.accounting import question_of
-from coordinator.rounds.planning import planned_again, plans_for
+from coordinator.planning.plans import planned_again, plans_for
 from coordinator.store.rounds import Question
 from coordinator.store.trainings import Due
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.planning.plans import plans_for
 from coordinator.rounds.open_rounds import SHARE_FOR_THE_AWAY, OpenRound, Window
-from coordinator.rounds.planning import plans_for
 from coordinator.store.rounds import Question
 from tests.coordinator.hospitals import ANALYST, Hospital, World, ask, oracle
 from tests.coordinator.rounds.test_trainings import numbers, step, training

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coordinator.planning.plans import plans_for
 from coordinator.rounds.combining import combine
-from coordinator.rounds.planning import plans_for
 from site_agent.reading.bounding.tally import finish, tally_width
 from wardround.federation.forms.grids import Quantiser
 from wardround.federation.forms.parts import AnswerLayout, Part, Records, Sums

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from coordinator.rounds.expected import expected_errors
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.expected import expected_errors
+from coordinator.planning.plans import plans_for
 from tests.coordinator.losses import charged
 from tests.federation.statistics.cohorts import SUM, Aggregate, Experiment, Statistic, study
 from wardround.federation.forms.parts import AnswerLayout

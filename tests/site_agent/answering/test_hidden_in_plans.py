@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.plans import plans_for
 from coordinator.rounds.stored_answers import decode_answer
 from coordinator.store.rounds import decode_plan, encode_plan
 from site_agent.answering.admission import Approval, admit

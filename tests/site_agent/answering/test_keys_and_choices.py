@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.plans import plans_for
 from site_agent.answering.admission import Approval
 from site_agent.serving.configuration import parse_site
 from tests.site_agent.lone_site import NAME, STUDY, LoneSite, Rows

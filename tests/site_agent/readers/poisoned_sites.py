@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.plans import plans_for
 from site_agent.reading.dataset import Dataset
 from site_agent.store.ledger import SiteLedger
 from tests.site_agent.columnstore.prepared_source import prepared

@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from coordinator.rounds.planning import plans_for
+from coordinator.planning.plans import plans_for
 from wardround.analyst.asking import builder
 from wardround.federation.plan.plan import Plan, price, shape_of
 from wardround.federation.plan.task import AskRequest

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.rounds.by_error import ByError
-from coordinator.rounds.expected import expected_errors
-from coordinator.rounds.widest_noise import multiple_at, ordinal
+from coordinator.planning.by_error import ByError
+from coordinator.planning.expected import expected_errors
+from coordinator.planning.widest_noise import multiple_at, ordinal
 from tests.coordinator.hospitals import ANALYST, PATIENTS, World, ask, oracle, study
 from wardround.federation.errors import BudgetExceeded, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout

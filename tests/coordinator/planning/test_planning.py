@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from coordinator.rounds.planning import plans_for, target_of
+from coordinator.planning.plans import plans_for, target_of
 from coordinator.store.rounds import decode_plan, encode_plan
 from tests.coordinator.hospitals import PATIENTS, ask, study
 from tests.coordinator.losses import charged

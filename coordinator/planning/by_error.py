@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from coordinator.rounds.expected import of_part
-from coordinator.rounds.planning import loss_of, require_nonce, target_of, whole_cost, with_scales
-from coordinator.rounds.widest_noise import WidestNoise
+from coordinator.planning.expected import of_part
+from coordinator.planning.plans import loss_of, require_nonce, target_of, whole_cost, with_scales
+from coordinator.planning.widest_noise import WidestNoise
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.federation.forms.totals import NoiseSetting, TotalNoise

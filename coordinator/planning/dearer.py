@@ -11,9 +11,9 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordinator.rounds.by_error import ByError, lane
-from coordinator.rounds.expected import expected_errors
-from coordinator.rounds.planning import log_size, merit, planned_again, planned_with, whole_cost
+from coordinator.planning.by_error import ByError, lane
+from coordinator.planning.expected import expected_errors
+from coordinator.planning.plans import log_size, merit, planned_again, planned_with, whole_cost
 from coordinator.store.rounds import Question
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout

@@ -1,0 +1,1 @@
+"""Which plans could answer a question, what each costs, and how good it would be."""
