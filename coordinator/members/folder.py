@@ -18,6 +18,7 @@ from pathlib import Path
 
 from coordinator.members.authority import Authority
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.ledger.backup import Report, copy_folder
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, lost
 from wardround.federation.private_files import STAGED, create_private, make_private_folder, sync_folder, write_private
 from wardround.federation.strict_toml import (
@@ -31,9 +32,13 @@ from wardround.federation.strict_toml import (
 )
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import new_study, parse_study
+from wardround.federation.trust.entry import Head
 from wardround.federation.trust.identity import Identity
 
 UNFINISHED = "unfinished"
+KEPT = ("study.toml", "coordinator.toml", "identity.pem", "authority", "address", "enrolment_address")
+"""What a backup holds beside the ledger."""
+
 SAMPLE = "# See deploy/coordinator.toml for every key; these are the defaults.\n"
 LOOPBACK = "127.0.0.1:0"
 
@@ -102,6 +107,12 @@ def open_folder(path: Path) -> CoordinatorFolder:
         if not (path / needed).exists():
             raise lost(path / needed, "is missing")
     return CoordinatorFolder(path)
+
+
+def back_up(path: Path, out: Path, *, now: datetime.datetime, report: Report) -> Head:
+    """Copy the coordinator in this folder to a new one, also while it serves; how far its ledger was."""
+    folder = open_folder(path)
+    return copy_folder(folder.path, out, files=KEPT, made=now.isoformat(timespec="seconds"), report=report)
 
 
 @contextlib.contextmanager

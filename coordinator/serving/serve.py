@@ -27,6 +27,7 @@ from protos.serving import serve as listen
 from protos.tls import Presented, TlsKeys
 from protos.words import stored_plan
 from wardround.federation.errors import InvariantBroken
+from wardround.federation.ledger.backup import refuse_backup
 from wardround.federation.ledger.sqlite_file import serving_lock
 from wardround.federation.strict_toml import join_address, split_address
 from wardround.federation.study.study import Study
@@ -56,6 +57,7 @@ def served_ledger(folder: CoordinatorFolder) -> Ledger:
 def serve(path: Path, *, announce: Callable[[str], None]) -> None:
     """Serve until a signal, or until an invariant breaks; then stop and let the disk decide."""
     folder = open_folder(path)
+    refuse_backup(folder.path, recover=f"wardround coordinator recover {path}")
     with serving_lock(folder.path):
         _Process(folder, announce).run()
 

@@ -24,6 +24,8 @@ from wardround.federation.study.study_file import parse_study
 from wardround.federation.trust.identity import Identity, PublicIdentity
 
 _READ = ("site.toml", "study.toml", "coordinator.json", "rows.key")
+KEPT = (*_READ, "identity.pem", "tls")
+"""What a backup holds beside the ledger and the shared account."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from site_agent.serving.folder_account import open_account, spending
 from site_agent.serving.link import GrpcLink
 from site_agent.serving.open_dataset import site_dataset
 from site_agent.store.ledger import SiteLedger, utc_today
+from wardround.federation.ledger.backup import refuse_backup
 from wardround.federation.ledger.sqlite_file import serving_lock
 from wardround.privacy.mechanisms.randomness import Chance, SecureChance
 
@@ -62,6 +63,7 @@ def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agen
 def serve(path: Path, *, announce: Callable[[str], None]) -> None:
     """Serve until a signal, or until an invariant breaks."""
     folder = open_folder(path)
+    refuse_backup(folder.path, recover=f"wardround site recover {path}")
     with serving_lock(folder.path), open_ledger(path) as ledger:
         agent = make_agent(folder, ledger, noise=SecureChance())
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -17,6 +17,8 @@ from wardround.federation.strict_toml import read_text
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The coordinator's folder.")]
+NewFolder = Annotated[Path, typer.Argument(metavar="OUT", help="The new folder; only you can read it.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the site or analyst.")]
 Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the file; only you can read it.")]
 
@@ -83,6 +85,17 @@ def revoke(folder: Folder, name: Name) -> None:
 
     role = take_off(open_folder(folder), name)
     say(f"The {role} {name} is revoked from now on.")
+
+
+@app.command(epilog="Example: wardround coordinator backup consortium /var/backups/consortium-2026-11-18")
+def backup(folder: Folder, out: NewFolder, quiet: Quiet = False) -> None:
+    """Copy the coordinator to a new folder, also while it serves. A copy is recovered before it serves."""
+    from coordinator.members.folder import back_up
+    from wardround.cli.terminal.step_lines import Steps
+
+    with Steps("copying the ledger", quiet=quiet) as steps:
+        head = back_up(folder, out, now=_now(), report=steps.pages)
+    say(f"{out} holds {folder} as it was at entry {head.sequence}; check it with: wardround ledger verify {out}")
 
 
 def _check_out(out: Path) -> None:

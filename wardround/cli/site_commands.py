@@ -74,6 +74,23 @@ def account(folder: Folder) -> None:
     say(bring_charges(folder))
 
 
+@app.command(epilog="Example: wardround site backup st-mary /var/backups/st-mary-2026-11-18")
+def backup(
+    folder: Folder,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The new folder; only you can read it.")],
+    quiet: Quiet = False,
+) -> None:
+    """Copy the site to a new folder, without prepared tables, also while it serves. A copy is recovered first."""
+    import datetime
+
+    from site_agent.serving.backup import back_up
+    from wardround.cli.terminal.step_lines import Steps
+
+    with Steps("copying the ledger", quiet=quiet) as steps:
+        head = back_up(folder, out, now=datetime.datetime.now(datetime.UTC), report=steps.pages)
+    say(f"{out} holds {folder} as it was at entry {head.sequence}; check it with: wardround ledger verify {out}")
+
+
 @app.command(epilog="Example: wardround site prepare st-mary")
 def prepare(folder: Folder, quiet: Quiet = False) -> None:
     """Copy the study's columns into DIR/prepared, sorted by patient, so that questions are answered faster."""

@@ -40,6 +40,10 @@ class Steps:
             self._told = self._clock()
             note(text)
 
+    def pages(self, left: int, total: int) -> None:
+        """How much of a file is copied."""
+        self.count(f"{self._named}: {total - left} of {total} pages", done=total - left, total=total)
+
     def thousands(self, rows: int) -> None:
         """How many rows so far, in thousands: for the screen of whoever owns them, and in no line that stays."""
         if self._bar is not None:
