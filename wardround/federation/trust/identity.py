@@ -6,6 +6,7 @@ shown as one over a task.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -28,6 +29,7 @@ class Purpose(StrEnum):
     TASK = "task"
     ENTRY = "entry"
     INVITATION = "invitation"
+    QUESTION = "question"
 
 
 def _framed(purpose: Purpose, message: bytes) -> bytes:
@@ -45,6 +47,12 @@ class PublicIdentity:
     """The public half: 32 bytes, written as hexadecimal."""
 
     key: Annotated[str, hash_of("an identity key")]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the key in groups of four digits: what two people read to each other to compare it."""
+        digits = hashlib.sha256(bytes.fromhex(self.key)).hexdigest()
+        return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 
     def verifies(self, purpose: Purpose, message: bytes, signature: bytes) -> bool:
         """Whether this identity signed `message` for `purpose`."""
