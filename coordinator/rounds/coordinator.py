@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
 from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
+from coordinator.members.own_signature import require_own
 from coordinator.members.roster import Roster
 from coordinator.rounds.by_error import FACTORS, ByError, split_by_cost
 from coordinator.rounds.collection import Collection
@@ -116,6 +117,7 @@ class Coordinator:
         with self._inside():
             self.roster.admit_analyst(analyst)
             questions = self._questions(analyst, request)
+            require_own(request.asked_by, analyst=analyst, plan=questions[0].plan)
             known = self._known(questions)
             if known is not None and self._answered(known.plan):
                 self._replays.note(analyst, known.plan.plan_id, replayed=True)
@@ -262,7 +264,7 @@ class Coordinator:
         target = target_of(request, self.study, participants)
         self._require_within_cap(target)
         return tuple(
-            PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta), found)
+            PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta, request.asked_by), found)
             for found in planned_for(request, request.query, target, self.study, tuple(participants))
         )
 
@@ -282,7 +284,7 @@ class Coordinator:
         target = step_target(found, study, participants)
         if not began:
             self._require_within_cap(target)
-        return PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta), found)
+        return PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta, request.asked_by), found)
 
     def _enough_participants(self) -> dict[str, int]:
         participants, needed = self._participants(), self.study.min_sites
@@ -386,4 +388,4 @@ def _asked(by_error: ByError, found: Planned[AnswerLayout], analyst: str) -> Pla
     asked for this ε, whose kinds of noise are tried in another order.
     """
     epsilon = by_error.loss(found).epsilon * (1 - 1e-6)
-    return PlannedQuestion(Question(found.plan, analyst, epsilon, by_error.delta), found)
+    return PlannedQuestion(Question(found.plan, analyst, epsilon, by_error.delta, by_error.request.asked_by), found)

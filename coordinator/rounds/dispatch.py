@@ -79,10 +79,11 @@ class Dispatch:
             seen = self._clock.changes(site_key(site))
             task, pause = self._next(site)
             if task is not None:
+                plan_id = task.plan.plan_id
                 # Not announced: whoever watches would see that the site took it up. A round looks by itself.
                 with self._guard:
-                    self._claimed.add((task.plan.plan_id, site))
-                return sign_task(task, self._ledger.identity)
+                    self._claimed.add((plan_id, site))
+                return sign_task(task, self._ledger.identity, self._ledger.rounds.asked_by(plan_id))
             left = until - self._clock.now()
             if left <= 0 or self._clock.ended:
                 return None
