@@ -12,15 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
+from site_agent.store.askers import Asking
 from site_agent.store.ledger import SiteLedger
 from site_agent.store.outbox import Kept
+from tests.fixtures.asking import asked_by
 from wardround.federation.forms.release import Release, release_hash
 from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.plan import Charge, Plan
 from wardround.federation.plan.task import Released, SignedTask, Task, sign_task
 from wardround.federation.question.query import Aggregate, Query, Statistic
-from wardround.federation.trust.entry import EMPTY, Entry, make_entry
+from wardround.federation.trust.entry import EMPTY, Entry, Head, make_entry
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Fact
 from wardround.privacy.budget.facts import BlockFact, StageFact
@@ -42,6 +44,17 @@ def plan(word: str) -> Plan:
 
 def plan_id(word: str) -> str:
     return plan(word).plan_id
+
+
+@functools.cache
+def asking(word: str) -> Asking:
+    """The plan that a word names, asked by somebody who signed it."""
+    return Asking(plan(word), asked_by(plan(word)))
+
+
+def spend(ledger: SiteLedger, word: str, charged: Charge | None = None, *, head: Head = EMPTY, table: str = "") -> None:
+    """Charge what the word names, or something else in its name."""
+    ledger.spend(charge(word) if charged is None else charged, asking(word), head=head, table=table)
 
 
 def fact(scale: int = 400, *, dimension: int = VALUES, mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN) -> Fact:
@@ -69,7 +82,7 @@ def charge(word: str, scale: int = 400) -> Charge:
 
 
 def task(word: str, *, coordinator: Identity) -> SignedTask:
-    return sign_task(Task(plan(word), "st-mary", EMPTY), coordinator)
+    return sign_task(Task(plan(word), "st-mary", EMPTY), coordinator, asking(word).asked_by)
 
 
 @dataclass
@@ -110,7 +123,7 @@ class Bench:
         return Release(plan_id(word), "st-mary", DATE.isoformat(), values)
 
     def answer(self, word: str, scale: int = 400) -> Released:
-        self.ledger.spend(charge(word, scale), head=EMPTY)
+        spend(self.ledger, word, charge(word, scale))
         return self.ledger.keep(self.release(word))
 
     def receipt(self, kept: Kept, *, signer: Identity | None = None, **changed: str) -> Entry:
