@@ -6,7 +6,7 @@ it can do only before it read anything; whatever was released, or is unknown, st
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.clock import Clock
@@ -110,6 +110,14 @@ class Accounting:
         with self._ledger.one_moment():
             before, begun = self.balances(), self._ledger.trainings.begun(charge)
         return _excess(before, asked.question, _due(asked.plan, charge, self._ledger.study, begun))
+
+    def tried(self, questions: Sequence[PlannedQuestion]) -> tuple[PlannedQuestion, Shortfall | None]:
+        """The first of the questions that the budget would admit; else the best, and what the last is refused with."""
+        excess = None
+        for asked in questions:
+            if (excess := self.excess(asked)) is None:
+                return asked, None
+        return questions[0], excess
 
     def share_of_rest(self, asked: PlannedQuestion) -> float | None:
         """The share that a question would take of what is left for its kind of noise; None where nothing is."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from coordinator.members.authority import Authority
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.ledger.backup import Report, copy_folder
+from wardround.federation.ledger.folder_copy import Report, copy_folder
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, lost
 from wardround.federation.private_files import STAGED, create_private, make_private_folder, sync_folder, write_private
 from wardround.federation.strict_toml import (

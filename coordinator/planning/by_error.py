@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from coordinator.accounts.accounting import PlannedQuestion
 from coordinator.planning.expected import of_part
 from coordinator.planning.plans import loss_of, require_nonce, target_of, whole_cost, with_scales
 from coordinator.planning.widest_noise import WidestNoise
+from coordinator.store.rounds import Question
 from wardround.federation.errors import PlanRefused, QueryMistaken
 from wardround.federation.forms.parts import AnswerLayout, Part
 from wardround.federation.forms.totals import NoiseSetting, TotalNoise
@@ -102,6 +104,15 @@ class ByError:
     def loss(self, found: Planned[AnswerLayout]) -> Loss:
         """What a plan costs, as ε at the question's δ."""
         return loss_of(found.charge.cost, overlap=self.overlap, delta=self.delta)
+
+    def asked(self, found: Planned[AnswerLayout], analyst: str) -> PlannedQuestion:
+        """A plan of the question, with the ε that it takes.
+
+        A millionth less is kept, for which there is another plan: so `dearer_noise` never takes it for a question that
+        was asked for this ε, whose kinds of noise are tried in another order.
+        """
+        epsilon = self.loss(found).epsilon * (1 - 1e-6)
+        return PlannedQuestion(Question(found.plan, analyst, epsilon, self.delta, self.request.asked_by), found)
 
     def _plan(self, mechanism: Mechanism, errors: tuple[float, ...]) -> Planned[AnswerLayout] | None:
         """The plan of one kind of noise; None where its part of the cap, or the question's ε, does not reach."""

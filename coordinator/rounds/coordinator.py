@@ -16,6 +16,7 @@ from coordinator.accounts.accounting import Accounting, PlannedQuestion, questio
 from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
 from coordinator.members.older_copy import refuse_if_older
+from coordinator.members.own_signature import require_own
 from coordinator.members.roster import Roster
 from coordinator.planning.by_error import FACTORS, ByError, split_by_cost
 from coordinator.planning.dearer import dearer_noise
@@ -41,12 +42,11 @@ from wardround.federation.errors import (
     TooFewSites,
     Unavailable,
 )
-from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepLayout, step_form
 from wardround.federation.models.training import Step
-from wardround.federation.plan.plan import Plan, Planned, PrivacyTarget, planned
+from wardround.federation.plan.plan import Plan, PrivacyTarget, planned
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import (
     Answer,
@@ -56,7 +56,6 @@ from wardround.federation.question.answer import (
     ExpectedError,
     Preview,
     Progress,
-    Shortfall,
 )
 from wardround.federation.trust.enrolment import Presenting, Standing
 from wardround.federation.trust.entry import Entry
@@ -137,6 +136,7 @@ class Coordinator:
         with self._inside():
             self.roster.admit_analyst(analyst)
             questions = self._questions(analyst, request)
+            require_own(request.asked_by, analyst=analyst, plan=questions[0].plan)
             known = self._known(questions)
             if known is not None and self._answered(known.plan):
                 self._replays.note(analyst, known.plan.plan_id, replayed=True)
@@ -182,7 +182,7 @@ class Coordinator:
             self.roster.admit_analyst(analyst)
             questions = self._questions(analyst, request)
             known = self._known(questions)
-            asked, excess = (known, None) if known is not None else self._tried(self._answerable(questions))
+            asked, excess = (known, None) if known is not None else self._accounting.tried(self._answerable(questions))
             plan, form, study = asked.plan, asked.planned.layout, self.study
             overlap, delta = study.overlap_among(plan.participants), asked.question.delta
             expected: tuple[ExpectedError, ...] = ()
@@ -275,11 +275,11 @@ class Coordinator:
         participants = self._enough_participants()
         if request.errors:
             by_error = ByError.of(request, request.query, self.study, participants, self._setting)
-            return tuple(_asked(by_error, found, analyst) for found in by_error.planned())
+            return tuple(by_error.asked(found, analyst) for found in by_error.planned())
         target = target_of(request, self.study, participants)
         self._require_within_cap(target)
         return tuple(
-            PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta), found)
+            PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta, request.asked_by), found)
             for found in planned_for(request, request.query, target, self.study, tuple(participants))
         )
 
@@ -299,7 +299,7 @@ class Coordinator:
         target = step_target(found, study, participants)
         if not began:
             self._require_within_cap(target)
-        return PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta), found)
+        return PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta, request.asked_by), found)
 
     def _enough_participants(self) -> dict[str, int]:
         participants, needed = self._participants(), self.study.min_sites
@@ -328,14 +328,6 @@ class Coordinator:
     def _answerable(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, ...]:
         return answerable(questions, self.ledger, self._accounting)
 
-    def _tried(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, Shortfall | None]:
-        """The first of the questions that the budget would admit; else the best, and what the last is refused with."""
-        excess = None
-        for asked in questions:
-            if (excess := self._accounting.excess(asked)) is None:
-                return asked, None
-        return questions[0], excess
-
     def _begin(self, analyst: str, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion:
         """The first of the questions that the budget admits, reserved and opened."""
         with self._rounds.room(analyst, [asked.plan.plan_id for asked in questions]):
@@ -357,10 +349,10 @@ class Coordinator:
 
     def _error_cost(self, by_error: ByError, analyst: str, factor: float) -> ErrorCost:
         errors = by_error.errors(factor)
-        questions = tuple(_asked(by_error, found, analyst) for found in by_error.reached(errors))
+        questions = tuple(by_error.asked(found, analyst) for found in by_error.reached(errors))
         if not questions:
             return ErrorCost(errors)
-        asked = self._known(questions) or self._tried(questions)[0]
+        asked = self._known(questions) or self._accounting.tried(questions)[0]
         loss = loss_of(asked.planned.charge.cost, overlap=by_error.overlap, delta=by_error.delta)
         return ErrorCost(errors, loss, asked.plan.mechanism.value, self._accounting.share_of_rest(asked))
 
@@ -402,13 +394,3 @@ class Coordinator:
         # Not stored a second time: what the sites released is the answer.
         releases = [decode_release(payloads[site]) for site in stored.outcome.answered]
         return dataclasses.replace(answer, updates=updates(releases, by_site=question.plan.query.training.by_site))
-
-
-def _asked(by_error: ByError, found: Planned[AnswerLayout], analyst: str) -> PlannedQuestion:
-    """A plan of a question that was asked by error, with the ε that it takes.
-
-    A millionth less is kept, for which there is another plan: so `dearer_noise` never takes it for a question that was
-    asked for this ε, whose kinds of noise are tried in another order.
-    """
-    epsilon = by_error.loss(found).epsilon * (1 - 1e-6)
-    return PlannedQuestion(Question(found.plan, analyst, epsilon, by_error.delta), found)

@@ -56,7 +56,7 @@ class Dispatch:
                 plan, pause = self._rounds.next_task(site, now=self._clock.now())
                 if plan is not None:
                     task = Task(plan, site, self._ledger.members.head(site))
-                    return sign_task(task, self._ledger.identity)
+                    return sign_task(task, self._ledger.identity, self._ledger.rounds.asked_by(plan.plan_id))
             left = until - self._clock.now()
             if left <= 0 or self._clock.ended:
                 return None

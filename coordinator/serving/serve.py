@@ -27,7 +27,7 @@ from protos.serving import serve as listen
 from protos.tls import Presented, TlsKeys
 from protos.words import stored_plan
 from wardround.federation.errors import InvariantBroken
-from wardround.federation.ledger.backup import refuse_backup
+from wardround.federation.ledger.folder_copy import refuse_backup
 from wardround.federation.ledger.sqlite_file import serving_lock
 from wardround.federation.strict_toml import join_address, split_address
 from wardround.federation.study.study import Study

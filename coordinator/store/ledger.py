@@ -197,6 +197,16 @@ CREATE TABLE IF NOT EXISTS public_limits (
     site   TEXT PRIMARY KEY REFERENCES sites (name),
     limits BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- who asked a plan first, in the analyst's own signature and in canonical form; no row where nobody signed
+CREATE TABLE IF NOT EXISTS askers (
+    plan_id  TEXT PRIMARY KEY REFERENCES rounds (plan_id),
+    asked_by BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS askers_are_never_changed BEFORE UPDATE ON askers
+BEGIN SELECT RAISE(ABORT, 'who asked is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS askers_are_never_removed BEFORE DELETE ON askers
+BEGIN SELECT RAISE(ABORT, 'who asked is never removed'); END;
 """
 """What ledgers of before gain when they are opened."""
 

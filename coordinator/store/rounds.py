@@ -18,13 +18,15 @@ from functools import lru_cache
 
 from coordinator.store import trainings
 from coordinator.store.trainings import Begun, Due, TrainingStore
+from wardround.federation import canonical
 from wardround.federation.canonical import decode
 from wardround.federation.errors import InvariantBroken, LedgerCorrupt, MalformedMessage, QueryMistaken
 from wardround.federation.ledger import accounts, chain
-from wardround.federation.ledger.entry_body import Body, cost_body, facts_body
+from wardround.federation.ledger.entry_body import Body, Plain, asked_body, cost_body, facts_body
 from wardround.federation.ledger.rewriting import Read, StoredColumn, rewrite
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.plan.plan import Charge, Plan
+from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
 
@@ -38,12 +40,21 @@ _REMEMBERED = 32
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A plan with what its analyst asked for; the first who asks is the one remembered."""
+    """A plan with what its analyst asked for; the first who asks is the one remembered, with the signature.
+
+    ε and δ are what the study charges for; those that the analyst signed may leave them to the study.
+    """
 
     plan: Plan
     analyst: str
     epsilon: float
     delta: float
+    asked_by: AskedBy | None = None
+
+    def facts(self) -> dict[str, Plain]:
+        """Who asked and for how much, as the entry says it that charges for it."""
+        facts: dict[str, Plain] = {"analyst": self.analyst, "epsilon": self.epsilon, "delta": self.delta}
+        return facts | asked_body(self.asked_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +115,16 @@ class ReservingRound:
         if cost != Cost.zero():
             for site in due.sites:
                 accounts.debit(self._connection, site, cost)
-        asked = (question.analyst, question.epsilon, question.delta)
+        asked, asked_by = (question.analyst, question.epsilon, question.delta), question.asked_by
         self._connection.execute(
             "INSERT INTO rounds"
             " (plan_id, plan, analyst, epsilon, delta, mu_squared, pure, slack, reserved_at, state)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved')",
             (plan.plan_id, encode_plan(plan), *asked, cost.mu_squared, cost.pure, cost.slack, at),
         )
+        if asked_by is not None:
+            row = (plan.plan_id, canonical.encode(asked_by))
+            self._connection.execute("INSERT INTO askers (plan_id, asked_by) VALUES (?, ?)", row)
         trainings.take(self._connection, plan, due)
         open_tasks(self._connection, plan, left_out=[site for site, _ in due.left_out], at=at, now=now)
         body: Body = {
@@ -118,6 +132,7 @@ class ReservingRound:
             "sites": due.sites,
             "facts": facts_body(due.charge.facts),
             **cost_body(cost),
+            **question.facts(),
         }
         chain.append(self._connection, self._identity, kind="reserved", body=body)
 
@@ -169,7 +184,17 @@ class RoundStore:
             row = connection.execute(
                 "SELECT plan, analyst, epsilon, delta FROM rounds WHERE plan_id = ?", (plan_id,)
             ).fetchone()
-        return None if row is None else Question(decode_plan(row[0], plan_id=plan_id), row[1], row[2], row[3])
+            asked_by = self.asked_by(plan_id)
+        return None if row is None else Question(decode_plan(row[0], plan_id=plan_id), row[1], row[2], row[3], asked_by)
+
+    def asked_by(self, plan_id: str) -> AskedBy | None:
+        """Who asked a plan first, in the analyst's own signature; None where nobody signed."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT asked_by FROM askers WHERE plan_id = ?", (plan_id,)).fetchone()
+        try:
+            return None if row is None else decode(AskedBy, row[0])
+        except MalformedMessage:
+            raise LedgerCorrupt(private="who asked a plan cannot be read") from None
 
     def plan(self, plan_id: str) -> Plan:
         """The plan that was reserved under this id; the caller has found a task of it."""

@@ -123,6 +123,7 @@ class Question(_message.Message):
     DELTA_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
+    ASKED_BY_FIELD_NUMBER: _builtins.int
     epsilon: _builtins.float
     """absent: the study's default; of a step always, as it says itself how sharp it is"""
     delta: _builtins.float
@@ -138,6 +139,10 @@ class Question(_message.Message):
         AskByError and PreviewByError: a coordinator that does not know the field would ask at its default.
         """
 
+    @_builtins.property
+    def asked_by(self) -> _plan_pb2.AskedBy:
+        """absent in a preview, and from analysts of earlier versions; those terms are the same as these"""
+
     def __init__(
         self,
         *,
@@ -147,10 +152,11 @@ class Question(_message.Message):
         delta: _builtins.float | None = ...,
         nonce: _builtins.str = ...,
         errors: _abc.Iterable[_builtins.float] | None = ...,
+        asked_by: _plan_pb2.AskedBy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "delta", b"delta", "epsilon", b"epsilon", "query", b"query", "step", b"step"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "asked_by", b"asked_by", "delta", b"delta", "epsilon", b"epsilon", "query", b"query", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "delta", b"delta", "epsilon", b"epsilon", "errors", b"errors", "nonce", b"nonce", "query", b"query", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "asked_by", b"asked_by", "delta", b"delta", "epsilon", b"epsilon", "errors", b"errors", "nonce", b"nonce", "query", b"query", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delta: _TypeAlias = _typing.Literal["delta"]  # noqa: Y015
     _WhichOneofArgType__delta: _TypeAlias = _typing.Literal["_delta", b"_delta"]  # noqa: Y015

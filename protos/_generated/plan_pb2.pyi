@@ -820,24 +820,84 @@ class Task(_message.Message):
 Global___Task: _TypeAlias = Task  # noqa: Y015
 
 @_typing.final
+class AskedBy(_message.Message):
+    """Who asked, why and for how much, in the analyst's own signature: Ed25519 over the canonical form of study hash, query
+    or step, epsilon, delta, errors, nonce, analyst and purpose. Study, query and nonce are those of what it stands beside.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANALYST_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    PURPOSE_FIELD_NUMBER: _builtins.int
+    EPSILON_FIELD_NUMBER: _builtins.int
+    DELTA_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    analyst: _builtins.str
+    key: _builtins.str
+    """32 bytes, lower-case hexadecimal"""
+    purpose: _builtins.str
+    """at most 500 characters, of one line; may be empty"""
+    epsilon: _builtins.float
+    """as they were asked for; absent: the study's"""
+    delta: _builtins.float
+    signature: _builtins.bytes
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """at most 32"""
+
+    def __init__(
+        self,
+        *,
+        analyst: _builtins.str = ...,
+        key: _builtins.str = ...,
+        purpose: _builtins.str = ...,
+        epsilon: _builtins.float | None = ...,
+        delta: _builtins.float | None = ...,
+        errors: _abc.Iterable[_builtins.float] | None = ...,
+        signature: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "delta", b"delta", "epsilon", b"epsilon"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "analyst", b"analyst", "delta", b"delta", "epsilon", b"epsilon", "errors", b"errors", "key", b"key", "purpose", b"purpose", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delta: _TypeAlias = _typing.Literal["delta"]  # noqa: Y015
+    _WhichOneofArgType__delta: _TypeAlias = _typing.Literal["_delta", b"_delta"]  # noqa: Y015
+    _WhichOneofReturnType__epsilon: _TypeAlias = _typing.Literal["epsilon"]  # noqa: Y015
+    _WhichOneofArgType__epsilon: _TypeAlias = _typing.Literal["_epsilon", b"_epsilon"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delta) -> _WhichOneofReturnType__delta | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__epsilon) -> _WhichOneofReturnType__epsilon | None: ...
+
+Global___AskedBy: _TypeAlias = AskedBy  # noqa: Y015
+
+@_typing.final
 class SignedTask(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TASK_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
+    ASKED_BY_FIELD_NUMBER: _builtins.int
     signature: _builtins.bytes
     """Ed25519 by the coordinator over the task's canonical form"""
     @_builtins.property
     def task(self) -> Global___Task: ...
+    @_builtins.property
+    def asked_by(self) -> Global___AskedBy:
+        """absent: nobody signed the question; not under the coordinator's signature but its own"""
+
     def __init__(
         self,
         *,
         task: Global___Task | None = ...,
         signature: _builtins.bytes = ...,
+        asked_by: Global___AskedBy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asked_by", b"asked_by", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["signature", b"signature", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked_by", b"asked_by", "signature", b"signature", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from site_agent.answering.admission import Approval, Policy, admit, authentic
+from site_agent.answering.admission import Approval, Policy, admit, authentic, check_asked
 from site_agent.answering.closing import Closing
 from site_agent.reading.dataset import Dataset, check_form
+from site_agent.store.askers import AskerStanding, Asking
 from site_agent.store.ledger import SiteLedger
 from site_agent.store.requests import RequestState
 from site_agent.store.shared_account import SharedAccount
 from wardround.federation.errors import (
+    AwaitingApproval,
     BudgetExceeded,
     InvariantBroken,
     Mistaken,
@@ -40,6 +42,7 @@ from wardround.federation.plan.task import Failed, Pending, SignedTask, Submissi
 from wardround.federation.question.query import MAX_KEYS
 from wardround.federation.refusal import RefusalReason
 from wardround.federation.study.study import Study
+from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.entry import Head
 from wardround.federation.trust.identity import PublicIdentity
 from wardround.privacy.budget.filter import epsilon_charged
@@ -76,7 +79,7 @@ class Pipeline:
         """Answer the task exactly once; a repeat returns the stored bytes."""
         task = authentic(signed, site=self.site, coordinator=self.coordinator)
         plan = task.plan
-        earlier, charged = self.ledger.look(plan.plan_id, head=task.head)
+        earlier, charged, asked_by = self.ledger.look(signed)
         if earlier is not None:
             return earlier
         if charged:
@@ -87,16 +90,17 @@ class Pipeline:
             return self._read(plan, form)
         try:
             admitted = admit(plan, site=self.site, study=self.study, policy=self.policy)
+            check_asked(asked_by, admitted, study=self.study, policy=self.policy)
             form, charge = admitted.layout, admitted.charge
             if not self.closing.is_open(form.table) or not self._checked(plan, form):
                 return Failed(plan.plan_id)
-            if not self._approved(signed, form, charge):
+            if not self._approved(signed, asked_by, form, charge):
                 return Pending(plan.plan_id)
-            self._spend(charge, task.head, form.table.name)
+            self._spend(charge, Asking(plan, asked_by), task.head, form.table.name)
         except SiteFrozen:
             raise
         except (Refused, Mistaken) as refusal:
-            return self._refuse(plan, refusal)
+            return self._refuse(Asking(plan, asked_by), refusal)
         return self._read(plan, form)
 
     def _read(self, plan: Plan, form: AnswerLayout | StepLayout) -> Submission:
@@ -122,15 +126,15 @@ class Pipeline:
             return False
         return True
 
-    def _spend(self, charge: Charge, head: Head, table: str) -> None:
+    def _spend(self, charge: Charge, asking: Asking, head: Head, table: str) -> None:
         """Charge the dataset's shared account, where there is one, and then this folder's ledger."""
         if self.shared is None:
-            self.ledger.spend(charge, head=head, table=table)
+            self.ledger.spend(charge, asking, head=head, table=table)
             return
         self.shared.spend(charge)
         try:
-            self.ledger.spend(charge, head=head, table=table)
-        except (Refused, UnprovedHead):
+            self.ledger.spend(charge, asking, head=head, table=table)
+        except (Refused, AwaitingApproval, UnprovedHead):
             self.shared.void(charge)
             raise
 
@@ -156,21 +160,26 @@ class Pipeline:
 
         return take(form, self.dataset.examples(form), plan.laws()[0], self.noise)
 
-    def _approved(self, signed: SignedTask, form: AnswerLayout | StepLayout, charge: Charge) -> bool:
-        """Whether a steward, who never sees rows, has said yes; a no is already a kept refusal.
+    def _approved(
+        self, signed: SignedTask, asked_by: AskedBy | None, form: AnswerLayout | StepLayout, charge: Charge
+    ) -> bool:
+        """Whether it may run: by policy if it is known who asks, else if a steward, who never sees rows, said yes.
 
-        A steward decides on a training as a whole: once it is paid for, its further rounds go on.
+        A no is already a kept refusal. A steward decides on a training as a whole: once it is paid for, its further
+        rounds go on for whoever began it.
         """
-        if self.policy.approval is Approval.AUTOMATIC or (charge.block and self.ledger.begun(charge.block)):
+        standing = self.ledger.standing(asked_by, block=charge.block)
+        automatic = self.policy.approval is Approval.AUTOMATIC
+        if standing is AskerStanding.GOES_ON or (automatic and standing is AskerStanding.KNOWN):
             return True
         cost = epsilon_charged(charge.cost, delta=self.policy.cap.delta)
         summary = request_text(signed.task.plan, form, cost)
         return self.ledger.hold(signed, summary=summary) is RequestState.APPROVED
 
-    def _refuse(self, plan: Plan, refusal: Refused | Mistaken) -> Submission:
+    def _refuse(self, asking: Asking, refusal: Refused | Mistaken) -> Submission:
         # The sentence stays here: only the reason leaves.
-        log.info("plan %s is refused: %s", plan.plan_id[:12], refusal.message)
-        return self.ledger.refuse(plan.plan_id, reason_of(refusal))
+        log.info("plan %s is refused: %s", asking.plan.plan_id[:12], refusal.message)
+        return self.ledger.refuse(asking, reason_of(refusal))
 
 
 def reason_of(refusal: Refused | Mistaken) -> RefusalReason:

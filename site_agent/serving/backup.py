@@ -7,7 +7,7 @@ from pathlib import Path
 
 from site_agent.serving.folder import KEPT, open_folder
 from site_agent.serving.folder_account import account_path
-from wardround.federation.ledger.backup import Report, copy_folder
+from wardround.federation.ledger.folder_copy import Report, copy_folder
 from wardround.federation.trust.entry import Head
 
 

@@ -26,6 +26,7 @@ from site_agent.serving.folder import SiteFolder, open_folder
 from site_agent.serving.folder_account import account_path, account_standing, spending
 from site_agent.serving.link import GrpcLink
 from site_agent.serving.open_dataset import site_dataset
+from site_agent.store.askers import Pinned
 from site_agent.store.ledger import SiteLedger
 from wardround.federation.errors import FederationError, SourceAway
 from wardround.federation.plan.layout import shape, whole_table
@@ -62,6 +63,7 @@ def check_site(path: Path, *, report: Report = lambda _: None) -> list[CheckFind
         return [CheckFinding("configuration", ok=False, text=error.message)]
     found.append(CheckFinding("configuration", ok=True, text=f"{configuration.name} in study {study.name}"))
     found.append(CheckFinding("policy", ok=True, text=f"at most ε = {configuration.policy.text()}"))
+    found.extend(_analysts(folder, configuration))
     found.append(_memory(configuration))
     found.extend(_permissions(folder, configuration))
     found.append(_guarded("ledger", lambda: _ledger(folder, configuration)))
@@ -79,6 +81,22 @@ def _guarded(subject: str, find: Callable[[], CheckFinding]) -> CheckFinding:
         return find()
     except FederationError as error:
         return CheckFinding(subject, ok=False, text=error.message)
+
+
+def _analysts(folder: SiteFolder, configuration: SiteConfiguration) -> Iterator[CheckFinding]:
+    """Who may ask, and what waits for a person although the policy is automatic."""
+    try:
+        with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
+            pins = ledger.analysts.listed()
+    except FederationError:
+        # Said of the ledger itself.
+        return
+    names = configuration.policy.analysts
+    who = f"only {', '.join(names)} may ask" if names else "any analyst may ask"
+    compared = sum(pin.how is Pinned.STEWARD for pin in pins)
+    known = f"{len(pins)} known by their keys, {compared} of them compared"
+    waiting = f"unsigned questions, and those under another key, wait: wardround site requests {folder.path}"
+    yield CheckFinding("analysts", ok=True, text=f"{who}; {known}; {waiting}")
 
 
 def _memory(configuration: SiteConfiguration) -> CheckFinding:

@@ -137,10 +137,19 @@ def _policy(section: Section, study: Study, room: Room) -> Policy:
         approval=Approval(section.text("approval", Approval.AUTOMATIC.value, choices=[a.value for a in Approval])),
         training=TRAINING in names,
         min_sites=_min_sites(section, study),
+        analysts=_analysts(section),
         room=room,
     )
     section.close()
     return policy
+
+
+def _analysts(section: Section) -> tuple[str, ...]:
+    """Who may ask; everybody where the hospital names nobody."""
+    names = section.texts("analysts", ())
+    if section.has("analysts") and not (names and all(map(NAME.fullmatch, names))):
+        raise section.fault("analysts", 'a list of analysts\' names, such as ["amira", "ben"]; or left out')
+    return names
 
 
 def _min_sites(section: Section, study: Study) -> int:

@@ -17,7 +17,7 @@ from site_agent.serving.folder_account import open_account, spending
 from site_agent.serving.link import GrpcLink
 from site_agent.serving.open_dataset import site_dataset
 from site_agent.store.ledger import SiteLedger, utc_today
-from wardround.federation.ledger.backup import refuse_backup
+from wardround.federation.ledger.folder_copy import refuse_backup
 from wardround.federation.ledger.sqlite_file import serving_lock
 from wardround.privacy.mechanisms.randomness import Chance, SecureChance
 

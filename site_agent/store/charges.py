@@ -74,13 +74,16 @@ def due(connection: sqlite3.Connection, charge: Charge) -> Charge:
     return charge.continued() if begun(connection, charge.block) else charge
 
 
-def store_charge(connection: sqlite3.Connection, identity: Identity, charge: Charge, *, account: str) -> None:
-    """Write a signed charge, and that a round of a training has its plan."""
+def store_charge(
+    connection: sqlite3.Connection, identity: Identity, charge: Charge, *, account: str, asked: Mapping[str, Plain]
+) -> None:
+    """Write a signed charge with who `asked` and approved it, and that a round of a training has its plan."""
     body: dict[str, Plain] = {
         "plan_id": charge.plan_id,
         "account": account,
         "facts": facts_body(charge.facts),
         **cost_body(charge.cost),
+        **asked,
     }
     entry = chain.append(connection, identity, kind="charged", body=body)
     connection.execute("INSERT INTO charges (plan_id, sequence) VALUES (?, ?)", (charge.plan_id, entry.sequence))

@@ -15,7 +15,8 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from site_agent.store import charges, closed_tables, outbox, requests
+from site_agent.store import askers, charges, closed_tables, outbox, requests
+from site_agent.store.askers import AskerStanding, Asking, KnownAnalysts
 from site_agent.store.charges import (
     Charged,
     freeze_if_proved,
@@ -27,6 +28,7 @@ from site_agent.store.closed_tables import ClosedTables
 from site_agent.store.outbox import HistoryLine, Kept
 from site_agent.store.requests import Request, RequestState
 from wardround.federation.errors import (
+    AwaitingApproval,
     ConfigurationMistaken,
     InvariantBroken,
     LedgerCorrupt,
@@ -38,12 +40,13 @@ from wardround.federation.errors import (
 )
 from wardround.federation.forms.release import Release
 from wardround.federation.ledger import accounts, chain, site_tables
-from wardround.federation.ledger.entry_body import cap_body, cap_in, decode_body, newer, text_in
+from wardround.federation.ledger.entry_body import Plain, asked_body, cap_body, cap_in, decode_body, newer, text_in
 from wardround.federation.ledger.rewriting import Read, rewrite
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Durability, lost
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Declined, Released, SignedTask
 from wardround.federation.refusal import RefusalReason
+from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import Identity, PublicIdentity
@@ -85,6 +88,7 @@ class SiteLedger:
         self.dataset = text_in(body, "dataset")
         self._coordinator = PublicIdentity(text_in(body, "coordinator_key"))
         self.tables = ClosedTables(self._database, identity, today)
+        self.analysts = KnownAnalysts(self._database, identity, today)
         with self._database.reading() as connection:
             self._arrived = outbox.last_arrived(connection)
             self._newest = outbox.newest_receipt(connection)
@@ -181,18 +185,20 @@ class SiteLedger:
         with self._database.reading() as connection:
             refuse_unless_contained(connection, standing.known)
 
-    def look(self, plan_id: str, *, head: Head) -> tuple[Kept | None, bool]:
-        """What was kept for this plan and whether it was paid for, where the chain contains the task's head.
+    def look(self, signed: SignedTask) -> tuple[Kept | None, bool, AskedBy | None]:
+        """What was kept for this plan, whether it was paid for, and who asked it first.
 
         For every task, before anything else is done with it: a refusal, too, would grow a forked chain.
 
         Raises:
-            UnprovedHead: the chain lacks it.
+            UnprovedHead: the chain lacks the head that the task names.
         """
+        plan_id = signed.task.plan.plan_id
         with self._database.reading() as connection:
-            refuse_unless_contained(connection, head)
+            refuse_unless_contained(connection, signed.task.head)
             kept = outbox.find(connection, plan_id)
-            return kept, kept is None and charges.is_paid(connection, plan_id)
+            paid = kept is None and charges.is_paid(connection, plan_id)
+            return kept, paid, askers.first_asked(connection, plan_id, signed.asked_by)
 
     def find(self, plan_id: str) -> Kept | None:
         """What was kept for this plan, read from the disk; it may be sent again and again."""
@@ -200,20 +206,21 @@ class SiteLedger:
             refuse_if_frozen(connection)
             return outbox.find(connection, plan_id)
 
-    def spend(self, charge: Charge, *, head: Head, table: str = "") -> None:
+    def spend(self, charge: Charge, asking: Asking, *, head: Head, table: str = "") -> None:
         """Transaction 1: charge a plan, once; a repeat is free. Durable when this returns.
 
-        The first round of a training charges all of it, and each further one nothing. That `table` is about to be
-        read is written down with it.
+        The first round of a training charges all of it, and each further one nothing. Who asked, and that `table` is
+        about to be read, are written down with it.
 
         Raises:
             UnprovedHead: the chain does not contain `head`; nothing was charged.
             BudgetExceeded: nothing was charged.
             PlanRefused: another plan took this round of its training; nothing was charged.
+            AwaitingApproval: it is not known who asks, and no steward approved it; nothing was charged.
         """
         with self._database.transaction() as connection:
             refuse_unless_contained(connection, head)
-            self._charge(connection, charge, table)
+            self._charge(connection, charge, asking, table)
 
     def keep(self, release: Release) -> Released:
         """Transaction 2: store a release and its signed entry, once, and return what the disk holds.
@@ -233,12 +240,12 @@ class SiteLedger:
             case _:
                 raise LedgerCorrupt(private="a committed release cannot be read back")
 
-    def refuse(self, plan_id: str, reason: RefusalReason) -> Declined:
+    def refuse(self, asking: Asking, reason: RefusalReason) -> Declined:
         """Store a signed refusal, once; impossible after the charge, which is never given back."""
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
-            self._refuse(connection, plan_id, reason)
-        match self.find(plan_id):
+            self._refuse(connection, asking.plan.plan_id, reason, asking)
+        match self.find(asking.plan.plan_id):
             case Declined() as kept:
                 return kept
             case _:
@@ -275,12 +282,17 @@ class SiteLedger:
 
     # --- the steward --------------------------------------------------------------------------------------
 
+    def standing(self, asked_by: AskedBy | None, *, block: str) -> AskerStanding:
+        """What is known of who asks a plan, or a round of this training."""
+        with self._database.reading() as connection:
+            return askers.standing(connection, asked_by, block=block)
+
     def hold(self, signed: SignedTask, *, summary: str) -> RequestState:
         """Keep a task until a data steward decides, and say what was decided; nothing is spent."""
         asked_on = self._today().isoformat()
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
-            return requests.hold(connection, signed, summary=summary, asked_on=asked_on)
+            return requests.hold(connection, self._identity, signed, summary=summary, asked_on=asked_on)
 
     def rewrite_messages(self, read: Read) -> None:
         """Bring requests that an earlier version stored as messages into canonical form; `read` reads one."""
@@ -291,13 +303,14 @@ class SiteLedger:
         with self._database.reading() as connection:
             return requests.listed(connection)
 
-    def decide(self, plan_id: str, *, approve: bool) -> None:
-        """Approve or deny; a denial is at once the signed refusal that the agent will deliver."""
+    def decide(self, plan_id: str, *, approve: bool, by: str) -> None:
+        """Approve or deny, signed with who did; a denial is at once the refusal that the agent will deliver."""
+        state, date = RequestState.APPROVED if approve else RequestState.DENIED, self._today().isoformat()
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
             if charges.is_paid(connection, plan_id) or outbox.find(connection, plan_id):
                 raise Mistaken(f"plan {plan_id} was already answered.")
-            requests.decide(connection, plan_id, RequestState.APPROVED if approve else RequestState.DENIED)
+            requests.decide(connection, self._identity, plan_id, state, by=by, date=date)
             if not approve:
                 self._refuse(connection, plan_id, RefusalReason.DENIED)
 
@@ -324,7 +337,7 @@ class SiteLedger:
         with self._database.reading() as connection:
             return frozen_reason(connection)
 
-    def _charge(self, connection: sqlite3.Connection, charge: Charge, table: str) -> None:
+    def _charge(self, connection: sqlite3.Connection, charge: Charge, asking: Asking, table: str) -> None:
         paid = charges.facts_paid(connection, charge.plan_id)
         if paid is not None:
             if not charge.is_paid_by(paid):
@@ -335,16 +348,36 @@ class SiteLedger:
         charge = charges.due(connection, charge)
         if charge.cost != Cost.zero():
             accounts.pay(connection, self.dataset, charge.cost, cap=_cap(connection))
-        charges.store_charge(connection, self._identity, charge, account=self.dataset)
+        asked = self._asked(connection, charge, asking)
+        charges.store_charge(connection, self._identity, charge, account=self.dataset, asked=asked)
         if table:
             closed_tables.begin(connection, charge.plan_id, table)
 
-    def _refuse(self, connection: sqlite3.Connection, plan_id: str, reason: RefusalReason) -> None:
+    def _asked(self, connection: sqlite3.Connection, charge: Charge, asking: Asking) -> dict[str, Plain]:
+        """Who asked a plan that is charged now, and who approved it, written down beside the chain."""
+        if asking.plan.plan_id != charge.plan_id:
+            raise InvariantBroken(private="a charge names another plan than was asked")
+        date, asked_by = self._today().isoformat(), askers.first_asked(connection, charge.plan_id, asking.asked_by)
+        approved_by = requests.approved_by(connection, self._identity, charge.plan_id, date=date)
+        # Looked at again: a steward may have given the name another key since.
+        standing = askers.standing(connection, asked_by, block=charge.block)
+        if approved_by is None and standing is AskerStanding.UNKNOWN:
+            raise AwaitingApproval
+        askers.meet(connection, self._identity, asked_by, date=date)
+        askers.note(connection, Asking(asking.plan, asked_by))
+        return asked_body(asked_by) | ({} if approved_by is None else {"approved_by": approved_by})
+
+    def _refuse(
+        self, connection: sqlite3.Connection, plan_id: str, reason: RefusalReason, asking: Asking | None = None
+    ) -> None:
         if charges.is_paid(connection, plan_id):
             raise InvariantBroken(private="a plan was about to be refused after its charge")
-        if outbox.find(connection, plan_id) is None:
-            date = self._today().isoformat()
-            outbox.store_refusal(connection, self._identity, plan_id=plan_id, code=reason.value, date=date)
+        if outbox.find(connection, plan_id) is not None:
+            return
+        if asking is not None:
+            askers.note(connection, asking)
+        date, asked = self._today().isoformat(), askers.asked_digest(connection, plan_id)
+        outbox.store_refusal(connection, self._identity, plan_id=plan_id, code=reason.value, date=date, asked=asked)
 
 
 def _file(place: Path) -> Path:

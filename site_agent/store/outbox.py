@@ -6,6 +6,7 @@ Every function works inside the caller's transaction; `SiteLedger` decides when 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,7 +14,7 @@ from site_agent.store.charges import cost_paid, entry_about, facts_paid
 from wardround.federation.errors import LedgerCorrupt, UnpaidRelease
 from wardround.federation.forms.release import Release, decode_release, extent, release_hash
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.entry_body import acknowledges, newer, text_in
+from wardround.federation.ledger.entry_body import Body, Plain, acknowledges, newer, text_in
 from wardround.federation.plan.task import Declined, Released
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity, PublicIdentity
@@ -54,9 +55,18 @@ def store_release(connection: sqlite3.Connection, identity: Identity, release: R
     )
 
 
-def store_refusal(connection: sqlite3.Connection, identity: Identity, *, plan_id: str, code: str, date: str) -> None:
-    """Write a signed refusal."""
-    entry = chain.append(connection, identity, kind="refused", body={"plan_id": plan_id, "code": code})
+def store_refusal(
+    connection: sqlite3.Connection,
+    identity: Identity,
+    *,
+    plan_id: str,
+    code: str,
+    date: str,
+    asked: Mapping[str, Plain],
+) -> None:
+    """Write a signed refusal of what was `asked`."""
+    body: Body = {"plan_id": plan_id, "code": code, "date": date, **asked}
+    entry = chain.append(connection, identity, kind="refused", body=body)
     connection.execute(
         "INSERT INTO refusals (plan_id, sequence, date) VALUES (?, ?, ?)", (plan_id, entry.sequence, date)
     )

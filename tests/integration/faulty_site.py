@@ -24,6 +24,7 @@ from site_agent.reading.examples import Examples
 from site_agent.serving.folder import open_folder
 from site_agent.serving.link import GrpcLink
 from site_agent.serving.serve import make_agent
+from site_agent.store.askers import Asking
 from site_agent.store.closed_tables import ClosedTables
 from site_agent.store.ledger import SiteLedger
 from wardround.federation.forms.parts import AnswerLayout
@@ -97,8 +98,8 @@ class Fate:
 class FaultyLedger(SiteLedger):
     fate: Fate
 
-    def spend(self, charge: Charge, *, head: Head, table: str = "") -> None:
-        self.fate.during("spend", lambda: super(FaultyLedger, self).spend(charge, head=head, table=table))
+    def spend(self, charge: Charge, asking: Asking, *, head: Head, table: str = "") -> None:
+        self.fate.during("spend", lambda: super(FaultyLedger, self).spend(charge, asking, head=head, table=table))
 
     def keep(self, release: Release) -> Released:
         return self.fate.during("keep", lambda: super(FaultyLedger, self).keep(release))

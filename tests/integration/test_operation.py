@@ -50,7 +50,7 @@ def test_a_steward_approves_a_question_while_the_agent_serves(make_federation: M
     history = federation.run("site", "history", federation.site("two"), "--json").document["history"]
     assert [(line["plan_id"], line["kind"], line["values"]) for line in history] == [(plan_id, "released", 1)]  # type: ignore[index,call-overload,union-attr]
     with open_ledger(federation.site("two")) as ledger, pytest.raises(Mistaken, match="already answered"):
-        ledger.decide(plan_id, approve=False)
+        ledger.decide(plan_id, approve=False, by="ann")
     federation.check_ledgers()
 
 

@@ -36,12 +36,15 @@ LOSS, PARALLEL, MECHANISMS = (
     "tests/privacy/budget/test_parallel.py",
     "tests/privacy/mechanisms/test_mechanisms.py",
 )
+ASKING = "tests/site_agent/answering/test_hostile_asking.py"
 VERIFY, EXACT = "tests/federation/ledger/test_verify_site.py", "tests/site_agent/sources/test_bounded_exactness.py"
 
 MUTANTS: Mapping[str, Mutant] = {
     # --- a site pays, and asks nobody but itself ---
     "nothing is charged": _mutant(
-        "            self._spend(charge, task.head, form.table.name)\n", "            pass\n", PIPELINE
+        "            self._spend(charge, Asking(plan, asked_by), task.head, form.table.name)\n",
+        "            pass\n",
+        PIPELINE,
     ),
     "a plan is answered anew each time": _mutant(
         "        if earlier is not None:\n            return earlier\n        if charged:\n",
@@ -75,7 +78,19 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "any company will do": _mutant("    if len(plan.participants) < policy.min_sites:\n", "    if False:\n", LIMITS),
     "a steward is not asked": _mutant(
-        "        if self.policy.approval is Approval.AUTOMATIC or", "        if True or", PIPELINE
+        "        automatic = self.policy.approval is Approval.AUTOMATIC\n", "        automatic = True\n", PIPELINE
+    ),
+    "an analyst's signature may be on anything": _mutant(
+        ", query=query, nonce=plan.nonce):\n        raise PlanRefused",
+        ", query=query, nonce=plan.nonce) and False:\n        raise PlanRefused",
+        ASKING,
+    ),
+    "an analyst pays whatever it costs": _mutant(
+        "    if not agreed(asked_by, admitted, study):\n", "    if False:\n", ASKING
+    ),
+    "another key is as good as the known one": _mutant("in (None, asked_by.key.key)\n", "is not ...\n", ASKING),
+    "whoever is said to ask last asked": _mutant(
+        "    return otherwise if row is None else _decoded(row[0])\n", "    return otherwise\n", ASKING
     ),
     "what fails leaves its table open": _mutant(
         "        self._close(form.table, before)\n", "", "tests/site_agent/closing/test_failures_close.py"

@@ -69,6 +69,25 @@ def task() -> plan_pb2.SignedTask:
     )
 
 
+def asked_by() -> plan_pb2.AskedBy:
+    return plan_pb2.AskedBy(
+        analyst="amira", key=HASH, purpose="a pilot", epsilon=1.0, delta=1e-6, errors=[2.0], signature=SIGNATURE
+    )
+
+
+def asked_task() -> plan_pb2.SignedTask:
+    message = task()
+    message.asked_by.CopyFrom(asked_by())
+    return message
+
+
+def asked_question() -> answer_pb2.Question:
+    message = question()
+    message.errors.append(2.0)
+    message.asked_by.CopyFrom(asked_by())
+    return message
+
+
 def plan() -> plan_pb2.Plan:
     return plan_pb2.Plan(
         study_hash=HASH,
@@ -174,6 +193,8 @@ READERS = {
     page: read_watched,
     chunk: CHUNK.read,
     enrol: ENROLMENT.read,
+    asked_task: TASK.read,
+    asked_question: read_question,
 }
 
 # A sound message, and one thing done to it: the field by its path, and what is put there.
@@ -293,6 +314,22 @@ BAD: list[tuple[object, str, object]] = [
     (enrol, "patients", 0),
     (enrol, "patients", 10**10 + 1),
     (enrol, "dataset", ""),
+    (asked_task, "asked_by.analyst", ""),
+    (asked_task, "asked_by.analyst", "amira ben"),
+    (asked_task, "asked_by.key", HASH.upper()),
+    (asked_task, "asked_by.key", ""),
+    (asked_task, "asked_by.purpose", "a\nline"),
+    (asked_task, "asked_by.purpose", "p" * 501),
+    (asked_task, "asked_by.epsilon", 0.0),
+    (asked_task, "asked_by.epsilon", math.inf),
+    (asked_task, "asked_by.delta", 1.0),
+    (asked_task, "asked_by.errors", [math.nan]),
+    (asked_task, "asked_by.errors", [1.0] * 33),
+    (asked_task, "asked_by.signature", b"s" * 63),
+    (asked_question, "asked_by.epsilon", 2.0),
+    (asked_question, "asked_by.delta", 1e-7),
+    (asked_question, "asked_by.errors", []),
+    (asked_question, "asked_by.signature", b""),
 ]
 
 

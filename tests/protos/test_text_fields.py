@@ -101,7 +101,9 @@ def plan(query: plan_pb2.Query | None = None, step: plan_pb2.Step | None = None)
 
 def task(asked: plan_pb2.Plan) -> plan_pb2.SignedTask:
     head = plan_pb2.Head(sequence=3, digest=HASH)
-    return plan_pb2.SignedTask(task=plan_pb2.Task(plan=asked, site="north", head=head), signature=sound.SIGNATURE)
+    return plan_pb2.SignedTask(
+        task=plan_pb2.Task(plan=asked, site="north", head=head), signature=sound.SIGNATURE, asked_by=sound.asked_by()
+    )
 
 
 def answer() -> answer_pb2.Answer:
@@ -169,6 +171,7 @@ Sample = tuple[Message, Callable[[Any], object]]
 # A sound message with every text it can have, and who reads it.
 SAMPLES: dict[str, Sample] = {
     "question": (answer_pb2.Question(query=query(), nonce="n"), words.read_question),
+    "signed question": (sound.asked_question(), words.read_question),
     "step": (answer_pb2.Question(step=step(), nonce="n"), words.read_question),
     "ask": (
         analyst_service_pb2.AskRequest(question=answer_pb2.Question(query=query())),
@@ -205,7 +208,7 @@ SAMPLES: dict[str, Sample] = {
     "fault": (fault_pb2.Fault(code="TooFewSites", message="Too few."), fault),
 }
 # What somebody sends of their own accord; anything else was, or may have been, made from rows or of before.
-ANEW = ("question", "step", "ask", "preview request")
+ANEW = ("question", "signed question", "step", "ask", "preview request")
 
 
 def generated() -> Iterator[FieldDescriptor]:

@@ -37,6 +37,7 @@ from wardround.federation.question.answer import (
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.study.study import Value
+from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting, Standing
 from wardround.federation.trust.entry import EMPTY, GENESIS, Entry, Head
 from wardround.federation.trust.identity import PublicIdentity
@@ -181,7 +182,12 @@ plans = st.builds(
     st.integers(0, 2**60),
 )
 heads = st.just(EMPTY) | st.builds(Head, st.integers(1, 2**63 - 1), digests)
-tasks = st.builds(SignedTask, st.builds(Task, plans, names, heads), signatures)
+epsilons = st.none() | st.floats(min_value=0.0, exclude_min=True, allow_infinity=False)
+deltas = st.none() | st.floats(min_value=0.0, max_value=1.0, exclude_max=True)
+errors = st.lists(st.floats(min_value=0.0, exclude_min=True, allow_infinity=False), max_size=4).map(tuple)
+identities = st.builds(PublicIdentity, digests)
+asked_by = st.builds(AskedBy, names, identities, plain_texts, epsilons, deltas, errors, signatures)
+tasks = st.builds(SignedTask, st.builds(Task, plans, names, heads), signatures, st.none() | asked_by)
 
 entries = st.builds(
     Entry, st.integers(2, 2**63 - 1), digests.filter(lambda text: text != GENESIS), codes, columns, signatures
@@ -194,14 +200,21 @@ submissions = st.one_of(
     st.builds(Failed, digests),
 )
 
+
+def _signed(request: AskRequest, asked: AskedBy | None) -> AskRequest:
+    """The request with somebody's word about who asked it, on the request's own terms."""
+    if asked is None:
+        return request
+    terms = {"epsilon": request.epsilon, "delta": request.delta, "errors": request.errors}
+    return dataclasses.replace(request, asked_by=dataclasses.replace(asked, **terms))
+
+
 questions = st.builds(
-    AskRequest,
-    _queries(plain_texts),
-    st.none() | st.floats(min_value=0.0, exclude_min=True, allow_infinity=False),
-    st.none() | st.floats(min_value=0.0, max_value=1.0, exclude_max=True),
-    nonces,
-    st.lists(st.floats(min_value=0.0, exclude_min=True, allow_infinity=False), max_size=4).map(tuple),
-) | st.builds(AskRequest, _steps(plain_texts), nonce=nonces)
+    _signed,
+    st.builds(AskRequest, _queries(plain_texts), epsilons, deltas, nonces, errors)
+    | st.builds(AskRequest, _steps(plain_texts), nonce=nonces),
+    st.none() | asked_by,
+)
 progress = st.builds(
     Progress,
     counts,

@@ -1,4 +1,4 @@
-"""Canonical bytes, which are signed and hashed: of studies, plans and tasks."""
+"""Canonical bytes, which are signed and hashed: of studies, plans and tasks, and of who asked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.recorded.questions import STUDY
 from tests.recorded.recording import Json
-from tests.recorded.spoken import PLANS, TASKS
+from tests.recorded.spoken import ASKED_BY, PLANS, SIGNED, TASKS
 from wardround.federation import canonical
 from wardround.federation.study.study_file import parse_study
 
@@ -41,3 +41,10 @@ def documents() -> Iterator[tuple[str, Json]]:
         yield f"plan {place}", [plan.plan_id, plan.encoding.decode("ascii")]
     for place, signed in enumerate(TASKS):
         yield f"task {place}", signed.task.encode().decode("ascii")
+    for place, asked in enumerate(ASKED_BY):
+        plan = PLANS[place % 2]
+        message = asked.message(plan.study_hash, canonical.encode(plan.query), plan.nonce)
+        yield f"asked by {place}", [canonical.digest(asked), canonical.encode(asked).decode("ascii")]
+        yield f"asked by {place}, signed", message.decode("ascii")
+    for place, signed in enumerate(SIGNED):
+        yield f"stored task {place}", canonical.encode(signed).decode("ascii")

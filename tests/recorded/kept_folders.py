@@ -22,11 +22,13 @@ from site_agent.serving.folder import open_folder as open_site
 from site_agent.serving.open_dataset import site_dataset
 from site_agent.store.ledger import SiteLedger, utc_today
 from tests.cli.calling import call
+from tests.fixtures.asking import ADA
 from tests.integration.stage import AGES, PATIENTS
 from tests.recorded.make_folders import CORRELATION, FOLDERS, REQUEST, SUMS
 from tests.recorded.recording import Document, Json
 from wardround.analyst.asking.client import Client
 from wardround.analyst.learning.request import parse_request
+from wardround.analyst.link.signing import Signer
 from wardround.simulation.federation import DirectAnalystLink, DirectLink
 from wardround.simulation.noise import ZeroNoise
 from wardround.simulation.pumped import DrivenAttendant, PumpedClock
@@ -61,7 +63,7 @@ class Reopened:
         ledger = served_ledger(open_coordinator(folder / "consortium"))
         self.coordinator = Coordinator(ledger, clock=PumpedClock(self._turn), attendant=DrivenAttendant())
         self.agents = {name: self._agent(name) for name in ROLES[1:]}
-        self.client = Client(DirectAnalystLink(self.coordinator, ANALYST))
+        self.client = Client(DirectAnalystLink(self.coordinator, ANALYST), signer=Signer(ANALYST, lambda: ADA))
 
     def _agent(self, name: str) -> Agent:
         place = open_site(self.folder / name)

@@ -128,7 +128,7 @@ def decide(federation: Federation, word: str) -> bool:
 
 
 def archive(federation: Federation, path: Path) -> None:
-    """The folders and profiles alone, with nothing of this machine in them."""
+    """The folders, the profile and its key alone, with nothing of this machine in them."""
 
     def nobody(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
         info.uid = info.gid = 0
@@ -136,7 +136,7 @@ def archive(federation: Federation, path: Path) -> None:
         return None if Path(info.name).name in ("serving", "days") else info
 
     with tarfile.open(path, "w:xz") as archive:
-        for name in ("consortium", *federation.sites, "ada.profile"):
+        for name in ("consortium", *federation.sites, "ada.profile", "ada.profile.identity.pem"):
             archive.add(federation.folder / name, name, filter=nobody)
 
 

@@ -38,6 +38,7 @@ from wardround.federation.question.answer import (
 )
 from wardround.federation.question.cohort import And, Between, Comparison, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting, Standing
 from wardround.federation.trust.entry import EMPTY, GENESIS, Entry, Head
 from wardround.federation.trust.identity import PublicIdentity
@@ -94,6 +95,16 @@ FIRST = Entry(1, GENESIS, "opened", "{}", SIGNATURE)
 TASKS = tuple(
     SignedTask(Task(plan, "north", head), SIGNATURE) for plan, head in zip(PLANS, (HEAD, EMPTY) * 2, strict=True)
 )
+ASKED_BY = (
+    AskedBy(
+        "amira", PublicIdentity(OTHER_HASH), "Do dosages differ by ward? (ε of the pilot)", 0.5, 1e-7, (), SIGNATURE
+    ),
+    AskedBy("ben", PublicIdentity(HASH), "", None, None, (), SIGNATURE),
+    AskedBy("amira", PublicIdentity(OTHER_HASH), "again", 0.5, None, (50.0, 0.25), SIGNATURE),
+)
+SIGNED = tuple(
+    dataclasses.replace(signed, asked_by=asked_by) for signed, asked_by in zip(TASKS[:2], ASKED_BY[:2], strict=True)
+)
 SUBMISSIONS = (
     Released(HASH, bytes(range(40)), ENTRY),
     Declined(HASH, "PlanRefused", FIRST),
@@ -103,7 +114,9 @@ SUBMISSIONS = (
     Declined(HASH, "PlanRefused", ENTRY, (FIRST,)),
 )
 REQUESTS = (AskRequest(QUERY, 0.5, 1e-7, "n-1"), AskRequest(QUERY), AskRequest(STEP, nonce="again"),
-            AskRequest(QUERY, 0.5, errors=(50.0, 0.25)))  # fmt: skip
+            AskRequest(QUERY, 0.5, errors=(50.0, 0.25)), AskRequest(QUERY, 0.5, 1e-7, "n-1", (), ASKED_BY[0]),
+            AskRequest(STEP, asked_by=ASKED_BY[1]),
+            AskRequest(QUERY, 0.5, None, "", (50.0, 0.25), ASKED_BY[2]))  # fmt: skip
 LOSS = Loss(0.5, 1e-7)
 PRIVACY = PrivacyStatement("discrete_gaussian", LOSS, Loss(0.9, 1e-6), Remaining(2.0, 0.7), 2, "overlap 2")
 ESTIMATES = (
@@ -147,13 +160,13 @@ SPOKEN: Mapping[str, tuple[object, ...]] = {
     "step": (STEP,),
     "head": (HEAD, EMPTY),
     "plan": PLANS,
-    "task": TASKS,
+    "task": (*TASKS, *SIGNED),
     "entry": (ENTRY, FIRST),
     "submission": SUBMISSIONS,
     "receipt": (None, ENTRY),
     "claim request": (Poll(0.0), Poll(12.5), Poll(1.0, ENTRY)),
     "shown": ((), (FIRST, ENTRY)),
-    "claim": (Claim(None, 1.5), Claim(TASKS[0], 0.0)),
+    "claim": (Claim(None, 1.5), Claim(TASKS[0], 0.0), Claim(SIGNED[0], 0.0)),
     "chunk": (Chunk(HASH, 2, 3, bytes(range(30))),),
     "question": REQUESTS,
     "preview request": REQUESTS,

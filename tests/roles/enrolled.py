@@ -18,6 +18,7 @@ from site_agent.serving.enrolment import begin, finish, prepare_enrolment
 from site_agent.serving.folder import SiteFolder
 from site_agent.serving.folder_account import open_account
 from site_agent.store.ledger import SiteLedger
+from tests.fixtures.asking import asked_by
 from tests.site_agent.lone_site import COUNT, STUDY, Rows
 from wardround.analyst.sql.read import parse
 from wardround.federation.errors import FederationError
@@ -115,7 +116,8 @@ class Serving:
         return self.run(next(plan for plan in plans if plan.mechanism is mechanism))
 
     def run(self, plan: Plan) -> Submission:
-        return self.pipeline.run(sign_task(Task(plan, self.pipeline.site, EMPTY), self.consortium.identity()))
+        task = Task(plan, self.pipeline.site, EMPTY)
+        return self.pipeline.run(sign_task(task, self.consortium.identity(), asked_by(plan)))
 
     def close(self) -> None:
         self.ledger.close()

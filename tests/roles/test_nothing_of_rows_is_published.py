@@ -16,6 +16,7 @@ from site_agent.serving.enrolment import begin, prepare_enrolment
 from site_agent.serving.folder import SiteFolder
 from site_agent.serving.open_dataset import site_dataset
 from site_agent.store.ledger import SiteLedger
+from tests.fixtures.asking import asked_by
 from tests.roles.enrolled import NOW, found, hospital, invite
 from wardround.analyst.sql.read import parse
 from wardround.federation.plan.task import AskRequest, Declined, Task, sign_task
@@ -82,7 +83,7 @@ def published(site: Path, consortium: CoordinatorFolder, invitation: Path) -> di
     )
     for reason, (sql, epsilon, participants) in ASKED.items():
         plan = plans_for(AskRequest(parse(sql), epsilon=epsilon), study, dict.fromkeys(participants, 1000))[0]
-        reply = pipeline.run(sign_task(Task(plan, "north", EMPTY), consortium.identity()))
+        reply = pipeline.run(sign_task(Task(plan, "north", EMPTY), consortium.identity(), asked_by(plan)))
         assert isinstance(reply, Declined)
         assert reply.code == reason
         told[reason] = write_submission(reply).SerializeToString()

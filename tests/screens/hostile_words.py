@@ -24,6 +24,7 @@ from protos.statuses import FAULT_KEY
 from protos.tls import Presented, serving_credentials
 from protos.words import PREVIEWED, TASK
 from site_agent.store.ledger import SiteLedger
+from tests.fixtures.asking import asked_by
 from tests.fixtures.ports import HOST, take_port
 from tests.protos.certificates import TestAuthority
 from wardround.federation.ledger.sqlite_file import Durability
@@ -135,7 +136,7 @@ class Hospital:
         )
 
     def task(self, plan: Plan) -> SignedTask:
-        return sign_task(Task(plan, "north", EMPTY), self.coordinator)
+        return sign_task(Task(plan, "north", EMPTY), self.coordinator, asked_by(plan))
 
     def holds(self, query: Query, *, epsilon: float = 0.5) -> str:
         """A request that an older version let in, beside a summary that says something else; its plan id."""

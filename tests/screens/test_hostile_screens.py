@@ -71,7 +71,7 @@ def test_a_request_is_one_row_with_its_true_price_whatever_it_asks(tmp_path: Pat
         assert len(rows) == len(queries)
         for place, (row, plan_id) in enumerate(zip(rows, plans, strict=True)):
             line = re.fullmatch(
-                rf"{plan_id[:16]}  pending   \d{{4}}-\d\d-\d\d  ε = ([\d.]+)\s+SELECT COUNT\(\*\) .*", row
+                rf"{plan_id[:16]}  pending   \d{{4}}-\d\d-\d\d  ε = ([\d.]+)\s+ada \(not compared\)  SELE.*", row
             )
             assert line is not None, row
             assert float(line[1]) == pytest.approx(0.5 + place / 100, rel=1e-3)
@@ -85,8 +85,9 @@ def test_all_of_a_request_is_shown_between_its_price_and_its_price(tmp_path: Pat
         assert found.here("site", "requests", tmp_path, plan_id[:8]) == 0
         rows = found.screen()
         nothing_steers(found)
-    first, last = begun(rows)
+    first, who, last = begun(rows)
     assert re.match(rf"{plan_id}  pending   \S+  ε = 0.5", first)
+    assert who.startswith("Asked by ada under the key ")
     assert last == rows[-1] == "Approving it costs ε = 0.5."
     shown = "".join(row.strip() for row in rows).replace(" ", "")
     assert all(text.replace(" ", "") in shown for text in texts)

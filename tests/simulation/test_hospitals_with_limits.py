@@ -100,7 +100,7 @@ def test_ask_says_so_first_and_still_asks_everybody(federation: SimulatedFederat
         "lakeside: each question waits for a person.",
     ]
     held = federation.agents["lakeside"].ledger.requests()[0].plan_id
-    federation.agents["lakeside"].ledger.decide(held, approve=False)
+    federation.agents["lakeside"].ledger.decide(held, approve=False, by="ann")
     federation.agents["lakeside"].deliver()
     answer = federation.client.ask(HISTOGRAM, epsilon=0.1)
     assert answer.answer.plan_id == held

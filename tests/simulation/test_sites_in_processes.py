@@ -113,7 +113,7 @@ def test_what_a_busy_coordinator_did_not_take_is_delivered_in_the_next_turn(
         answer = here.client.ask(COUNT, epsilon=0.5)
     assert sorted(answer.answer.answered) == sorted(SIZES)
     for site in SIZES:
-        assert entries_of(tmp_path / "f" / site) == ["opened", "capped", "charged", "released"]
+        assert entries_of(tmp_path / "f" / site) == ["opened", "capped", "pinned", "charged", "released"]
         assert receipts_of(tmp_path / "f" / site) == 1
 
 
@@ -169,7 +169,7 @@ def test_a_site_that_breaks_a_rule_is_heard_and_the_next_turn_goes_on(
         answer = here.client.ask(COUNT, epsilon=0.5)
     assert sorted(answer.answer.answered) == sorted(SIZES)
     for name in SIZES:
-        assert entries_of(tmp_path / "f" / name) == ["opened", "capped", "charged", "released"]
+        assert entries_of(tmp_path / "f" / name) == ["opened", "capped", "pinned", "charged", "released"]
 
 
 def test_a_process_that_dies_ends_the_simulation_with_a_sentence(tmp_path: Path, tables: dict[str, Dataset]) -> None:

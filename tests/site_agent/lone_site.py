@@ -15,6 +15,7 @@ from site_agent.answering.pipeline import Pipeline
 from site_agent.reading.batches import Fingerprint
 from site_agent.reading.examples import Examples
 from site_agent.store.ledger import SiteLedger
+from tests.fixtures.asking import asked_by
 from wardround.analyst.sql.read import parse
 from wardround.federation.errors import SourceAway, SourceFailed
 from wardround.federation.forms.parts import AnswerLayout
@@ -177,7 +178,8 @@ class LoneSite:
         self, plan: Plan | None = None, *, site: str = NAME, head: Head = EMPTY, signer: Identity | None = None
     ) -> SignedTask:
         """The plan as the coordinator, or `signer`, hands it out."""
-        return sign_task(Task(self.plan() if plan is None else plan, site, head), signer or self.coordinator)
+        asked = self.plan() if plan is None else plan
+        return sign_task(Task(asked, site, head), signer or self.coordinator, asked_by(asked))
 
     @property
     def read(self) -> bool:

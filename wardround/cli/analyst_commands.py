@@ -46,6 +46,10 @@ Explain = Annotated[bool, typer.Option("--explain", help="Say what the privacy o
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Search = Annotated[bool, typer.Option("--search", help="Find a single quantile by ten rounds of noisy binary search.")]
 
+Purpose = Annotated[
+    str, typer.Option("--purpose", metavar="TEXT", help="Why you ask; signed, and shown to the hospitals' stewards.")
+]
+
 COORDINATOR = "waiting for the coordinator"
 
 
@@ -72,6 +76,7 @@ def ask(
         str, typer.Option("--resume", metavar="NONCE", help="Continue a fresh question that was interrupted.")
     ] = "",
     search: Search = False,
+    purpose: Purpose = "",
     plot: Plot = None,
     long: Long = False,
     intervals: Intervals = False,
@@ -84,8 +89,10 @@ def ask(
     from wardround.analyst.asking.wanted_errors import read_errors
     from wardround.cli.terminal.round_lines import RoundLines
     from wardround.cli.terminal.step_lines import Steps
+    from wardround.federation.trust.asked_by import check_purpose
 
     check_privacy(privacy)
+    check_purpose(purpose)
     wanted = read_errors(error or [])
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="question")
     if dry_run and plot is not None:
@@ -103,17 +110,8 @@ def ask(
             # Asked first without a charge, so that nobody is told how to go on with what the other side refuses.
             tell_nonce(look().preview, nonce)
         with going_on(nonce, fresh=fresh), contextlib.closing(RoundLines(quiet=quiet)) as progress:
-            result = federation.ask(
-                sql,
-                error=wanted,
-                epsilon=epsilon,
-                delta=delta,
-                nonce=nonce,
-                search=search,
-                on_progress=progress.show,
-                on_round=progress.begin,
-                on_note=progress.note,
-            )
+            asked = partial(federation.ask, sql, error=wanted, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
+            result = asked(purpose=purpose, on_progress=progress.show, on_round=progress.begin, on_note=progress.note)
             progress.end(result.answer)
     shown = result.text(long=long, intervals=intervals, explain=explain, width=columns(sys.stdout))
     tell(result, shown, plot=plot, as_json=as_json)

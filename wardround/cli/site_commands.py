@@ -13,6 +13,8 @@ from wardround.cli.terminal.console import note, print_document, say, say_in_one
 from wardround.federation.errors import Mistaken, Refused
 
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
+analyst = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(analyst, name="analyst", help="Show which analysts are known by their keys, and trust a key.")
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The site's folder.")]
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan id, or enough of its beginning to be unique.")]
@@ -125,8 +127,9 @@ def requests(
         if plan is None:
             say_in_one_row(asking.line())
         else:
+            say(asking.line(digits=None), asking.asker())
             # The price again: the first row may have left the screen.
-            say(asking.line(digits=None), f"Approving it costs {asking.price}.")
+            say(f"Approving it costs {asking.price}.")
     if not found:
         say("No question has asked for approval.")
 
@@ -178,3 +181,38 @@ def history(folder: Folder, as_json: AsJson = False) -> None:
         say(line.text())
     if not lines:
         say("Nothing has left this site.")
+
+
+@analyst.command("list", epilog="Example: wardround site analyst list st-mary")
+def list_analysts(folder: Folder, as_json: AsJson = False) -> None:
+    """List the analysts that are known, each with the fingerprint of the key and how it became known."""
+    from site_agent.serving.analysts import known_analysts
+
+    found = known_analysts(folder)
+    if as_json:
+        print_document({"analysts": [known.document() for known in found]})
+        return
+    for known in found:
+        for line in known.lines():
+            say(line)
+    if not found:
+        say("No analyst has asked yet.")
+
+
+@analyst.command(epilog="Example: wardround site analyst trust st-mary amira 3f9c 0a12 … (all sixteen groups)")
+def trust(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The analyst's name.")],
+    fingerprint: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FINGERPRINT",
+            help="As the analyst reads it to you, by telephone or in person; or the whole key, ed25519:….",
+        ),
+    ],
+) -> None:
+    """Know an analyst by this key from now on, once you compared its fingerprint; the ledger records it."""
+    from site_agent.serving.analysts import trust as pin
+
+    key = pin(folder, name, fingerprint)
+    say(f"{name} is known by the key {key.fingerprint}; what already waits still waits for your decision.")

@@ -14,6 +14,7 @@ from wardround.cli.analyst_commands import (
     Explain,
     Plot,
     Profile,
+    Purpose,
     Quiet,
     check_plot,
     chosen_nonce,
@@ -46,6 +47,7 @@ def train(
     resume: Annotated[
         str, typer.Option("--resume", metavar="NONCE", help="Go on with a fresh training that was interrupted.")
     ] = "",
+    purpose: Purpose = "",
     plot: Plot = None,
     explain: Explain = False,
     quiet: Quiet = False,
@@ -56,11 +58,13 @@ def train(
     from wardround.analyst.learning.request import read_request
     from wardround.cli.terminal.round_lines import TrainingLines
     from wardround.cli.terminal.step_lines import Steps
+    from wardround.federation.trust.asked_by import check_purpose
 
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="training")
     if dry_run and plot is not None:
         raise Mistaken("a dry run has no model to draw; leave out --plot or --dry-run.")
     check_plot(plot)
+    check_purpose(purpose)
     wanted = read_request(request)
     with connect(profile) as federation:
         if dry_run:
@@ -78,6 +82,7 @@ def train(
                 nonce=nonce,
                 out=out,
                 under=under,
+                purpose=purpose,
                 on_progress=lines.show,
                 on_round=lines.begin,
                 on_note=lines.note,

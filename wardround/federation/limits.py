@@ -24,6 +24,7 @@ from wardround.federation.plain_text import text_fault
 MAX_TEXT = 256
 
 MAX_SITES = 10_000
+MAX_AGGREGATES = 32
 MAX_COUNT = 2**63 - 1
 NUMBER_BYTES = 8
 SIGNATURE_BYTES = 64
@@ -294,6 +295,12 @@ Nonce = Annotated[str, Form("a nonce has at most 64 letters, digits, '-' and '_'
 PlanId = Annotated[str, hash_of("a plan id")]
 StudyHash = Annotated[str, hash_of("a study's hash")]
 RefusalCode = Annotated[str, word_of("a refusal's code")]
+Epsilon = Annotated[float, Finite("ε", lower=0.0), Above("ε", 0.0)]
+Delta = Annotated[float, Finite("δ", lower=0.0), Below("δ", 1.0)]
+Errors = Annotated[
+    tuple[Annotated[float, Finite("an error", lower=0.0), Above("an error", 0.0)], ...],
+    Many("a question has too many errors.", MAX_AGGREGATES),
+]
 
 Convert = Callable[[object], object]
 Limits = tuple[Limit[object], ...]

@@ -64,6 +64,22 @@ def write_whole(path: Path, content: bytes, *, mode: int) -> None:
         )
 
 
+def create_whole(path: Path, content: bytes) -> None:
+    """As `write_private`, but never in place of anything: `FileExistsError` where the name is taken, else `OSError`."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=STAGED)
+    staged = Path(name)
+    try:
+        with os.fdopen(_private(descriptor), "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(descriptor)
+        # Unlike renaming, linking replaces nothing: of two processes one is first.
+        os.link(staged, path, follow_symlinks=False)
+    finally:
+        staged.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
 def create_private(path: Path) -> BinaryIO:
     """A new file that only its owner can read; `FileExistsError` where anything has that name."""
     flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_WRONLY

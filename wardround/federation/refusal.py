@@ -22,6 +22,8 @@ class RefusalReason(StrEnum):
     SCHEMA = "SchemaRefused"
     OWN_BUDGET = "BudgetExceeded"
     DENIED = "ApprovalDenied"
+    SIGNATURE = "SignatureNotValid"
+    ANALYST = "AnalystNotAllowed"
 
     @property
     def words(self) -> str:
@@ -40,6 +42,8 @@ _WORDS = {
     RefusalReason.SCHEMA: "its table does not have the columns or types that the study describes",
     RefusalReason.OWN_BUDGET: "its own budget does not allow the question",
     RefusalReason.DENIED: "a person there declined it",
+    RefusalReason.SIGNATURE: "the analyst's signature does not cover the question, or not at its price",
+    RefusalReason.ANALYST: "it does not answer this analyst",
 }
 
 

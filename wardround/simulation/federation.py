@@ -15,6 +15,7 @@ from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import begin_ledger
 from site_agent.serving.agent import Agent
 from wardround.analyst.asking.client import Client
+from wardround.analyst.link.signing import Signer
 from wardround.federation.errors import Mistaken
 from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
@@ -94,7 +95,7 @@ class DirectAnalystLink:
 
 
 class SimulatedFederation:
-    """Coordinator and sites over one folder; `client` asks.
+    """Coordinator and sites over one folder; `client` asks, and `signer` signs for it, by a key in memory.
 
     `agents` are the sites of this process. With `processes` above 1 the sites are in so many other ones instead,
     for simulations of hundreds of sites; the program that makes one begins with `if __name__ == "__main__":`, as
@@ -127,7 +128,9 @@ class SimulatedFederation:
             trusted_total=trusted_total,
         )
         self._ground = Ground(study, self.coordinator.identity.public, folder, keeping)
-        self.client = Client(DirectAnalystLink(self.coordinator))
+        own = Identity.generate()
+        self.signer = Signer(ANALYST, lambda: own)
+        self.client = Client(DirectAnalystLink(self.coordinator), signer=self.signer)
         self.coordinator.roster.add_analyst(ANALYST)
         try:
             self._begin(sites, processes)

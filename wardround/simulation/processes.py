@@ -14,7 +14,7 @@ import pickle
 import selectors
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple, Protocol, TypeAlias
@@ -242,7 +242,7 @@ class _Window:
         task = signed.task
         if self._plan is None or self._plan.encoding != task.plan.encoding:
             self._plan = task.plan
-        return SignedTask(Task(self._plan, task.site, task.head), signed.signature)
+        return replace(signed, task=Task(self._plan, task.site, task.head))
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class Hands:
 def hands(clinics: SimulatedFederation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hands:
     """What every command connects to, in a folder of its own."""
     made = Hands(DirectAnalystLink(clinics.coordinator))
-    monkeypatch.setattr(client, "connect", lambda _: Client(made))
+    monkeypatch.setattr(client, "connect", lambda _: Client(made, signer=clinics.signer))
     monkeypatch.chdir(tmp_path)
     return made
 

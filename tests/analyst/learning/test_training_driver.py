@@ -81,7 +81,7 @@ class Line:
 
 def over(clinics: SimulatedFederation, **faults: object) -> tuple[Client, Line]:
     line = Line(DirectAnalystLink(clinics.coordinator), **faults)  # type: ignore[arg-type]
-    return Client(line), line
+    return Client(line, signer=clinics.signer), line
 
 
 def test_a_training_is_charged_once_and_told_round_by_round(clinics: SimulatedFederation) -> None:
@@ -202,7 +202,7 @@ def test_a_steward_decides_once_for_the_whole_training(tmp_path: Path, datasets:
     with pytest.raises(AwaitingApproval, match="run the same request again to continue from here"):
         client.train(request(**SHORT))
     (waiting,) = found.agents["south"].ledger.requests()
-    found.agents["south"].ledger.decide(waiting.plan_id, approve=True)
+    found.agents["south"].ledger.decide(waiting.plan_id, approve=True, by="ann")
     found.agents["south"].run_approved()
     result = client.train(request(**SHORT))
     assert result.document()["sites"] == {"answered": sorted(SIZES), "refused": {}, "missing": []}
@@ -218,7 +218,7 @@ def test_a_steward_who_denies_keeps_the_site_out_of_the_whole_training(
     with pytest.raises(AwaitingApproval):
         client.train(request(**SHORT))
     (waiting,) = found.agents["south"].ledger.requests()
-    found.agents["south"].ledger.decide(waiting.plan_id, approve=False)
+    found.agents["south"].ledger.decide(waiting.plan_id, approve=False, by="ann")
     found.agents["south"].run_approved()
     document = client.train(request(**SHORT)).document()
     assert document["sites"]["answered"] == ["east", "north", "west"]  # type: ignore[index,call-overload]

@@ -81,7 +81,7 @@ def federation(folder: Path, wards: dict[str, Ward], terms: Study, chance: Chanc
 
 
 def asked(made: SimulatedFederation, query: Query, *, epsilon: float = 0.5, nonce: str = "") -> Answer:
-    plan_id = made.coordinator.ask(ANALYST, AskRequest(query, epsilon=epsilon, nonce=nonce))
+    plan_id = made.client.link.ask(AskRequest(query, epsilon=epsilon, nonce=nonce))
     told = made.coordinator.watch(ANALYST, plan_id, seen=0, wait_seconds=0.0)
     assert isinstance(told, Answer)
     return told
@@ -324,7 +324,7 @@ def test_a_dry_run_says_what_to_expect_of_keys_and_votes() -> None:
 
 def handed(made: SimulatedFederation, query: Query) -> tuple[Plan, Released]:
     """A plan that is open, and what one site is about to hand in."""
-    made.coordinator.ask(ANALYST, AskRequest(query, epsilon=0.5))
+    made.client.link.ask(AskRequest(query, epsilon=0.5))
     signed = made.coordinator.claim("one", wait_seconds=0.0)
     assert signed is not None
     told = made.agents["one"].pipeline.run(signed)

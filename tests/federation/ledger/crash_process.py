@@ -19,11 +19,10 @@ from pathlib import Path
 
 from site_agent.store.ledger import SiteLedger
 from tests.federation.ledger.dying import Dying
-from tests.federation.ledger.ledger_bench import CAP, Bench, charge, plan_id
+from tests.federation.ledger.ledger_bench import CAP, Bench, asking, plan_id, spend
 from wardround.federation.forms.release import release_hash
 from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.refusal import RefusalReason
-from wardround.federation.trust.entry import EMPTY
 from wardround.federation.trust.identity import Identity
 
 WORDS = ("a", "keys", "step1", "step0")
@@ -53,10 +52,10 @@ def scenario(folder: Path, *, words: tuple[str, ...], keeping: Durability = Dura
         keeping=keeping,
     )
     bench.ledger.set_cap(CAP)
-    bench.ledger.refuse(plan_id(REFUSED), RefusalReason.PLAN)
+    bench.ledger.refuse(asking(REFUSED), RefusalReason.PLAN)
     for word in words:
         if bench.ledger.find(plan_id(word)) is None:
-            bench.ledger.spend(charge(word), head=EMPTY)
+            spend(bench.ledger, word)
             os.write(events, f"read {word}\n".encode())
             bench.ledger.keep(bench.release(word))
         for kept in bench.ledger.undelivered():

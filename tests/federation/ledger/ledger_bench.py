@@ -12,8 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from site_agent.store.askers import Asking
 from site_agent.store.ledger import SiteLedger
 from site_agent.store.outbox import Kept
+from tests.fixtures.asking import asked_by
 from wardround.federation.forms.release import Release, release_hash
 from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.ledger.sqlite_file import Durability
@@ -51,6 +53,17 @@ def forgotten(identity: Identity, sequence: int) -> Standing:
     return Standing(entry.head, entry)
 
 
+@functools.cache
+def asking(word: str) -> Asking:
+    """The plan that a word names, asked by somebody who signed it."""
+    return Asking(plan(word), asked_by(plan(word)))
+
+
+def spend(ledger: SiteLedger, word: str, charged: Charge | None = None, *, head: Head = EMPTY, table: str = "") -> None:
+    """Charge what the word names, or something else in its name."""
+    ledger.spend(charge(word) if charged is None else charged, asking(word), head=head, table=table)
+
+
 def fact(scale: int = 400, *, dimension: int = VALUES, mechanism: Mechanism = Mechanism.DISCRETE_GAUSSIAN) -> Fact:
     return Fact(NoiseDistribution(mechanism, Fraction(scale)), 64, 64**2, dimension)
 
@@ -76,7 +89,7 @@ def charge(word: str, scale: int = 400) -> Charge:
 
 
 def task(word: str, *, coordinator: Identity) -> SignedTask:
-    return sign_task(Task(plan(word), "st-mary", EMPTY), coordinator)
+    return sign_task(Task(plan(word), "st-mary", EMPTY), coordinator, asking(word).asked_by)
 
 
 @dataclass
@@ -117,7 +130,7 @@ class Bench:
         return Release(plan_id(word), "st-mary", DATE.isoformat(), values)
 
     def answer(self, word: str, scale: int = 400) -> Released:
-        self.ledger.spend(charge(word, scale), head=EMPTY)
+        spend(self.ledger, word, charge(word, scale))
         return self.ledger.keep(self.release(word))
 
     def receipt(self, kept: Kept, *, signer: Identity | None = None, **changed: str) -> Entry:

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.federation.ledger.ledger_bench import DATE, SELECTION, Bench, charge, fact, plan_id
+from tests.federation.ledger.ledger_bench import DATE, SELECTION, Bench, charge, fact, plan_id, spend
 from wardround.federation.errors import InvariantBroken, LedgerCorrupt
 from wardround.federation.forms.release import Release, release_hash
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import encode_body, facts_body, facts_in
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.plan import Charge
-from wardround.federation.trust.entry import EMPTY
 from wardround.privacy.accounting.cost import Cost, Fact
 from wardround.privacy.budget.facts import AnyFact, BlockFact, StageFact, StepFact
 from wardround.privacy.budget.filter import Cap
@@ -125,7 +124,7 @@ def test_a_ledger_with_every_kind_of_fact_is_valid_and_costs_what_they_cost(tmp_
     bench.ledger.set_cap(cap := Cap(epsilon=3.0, delta=1e-6, pure_epsilon=1.0))
     bench.answer("a")
     bench.answer("keys")
-    bench.ledger.spend(Charge(plan_id("vote"), (VOTE,)), head=EMPTY)
+    spend(bench.ledger, "vote", Charge(plan_id("vote"), (VOTE,)))
     bench.ledger.keep(Release(plan_id("vote"), "st-mary", DATE.isoformat(), np.array([0, 1, 0])))
     spent = charge("a").cost + SELECTION.cost() + Cost(mu_squared=0, pure=2**39, slack=0)
     assert bench.ledger.spent() == spent
@@ -144,7 +143,7 @@ def test_keys_that_were_not_paid_for_cannot_be_kept(
     tmp_path: Path, values: tuple[int, ...], keys: tuple[str, ...]
 ) -> None:
     bench = Bench(tmp_path)
-    bench.ledger.spend(charge("keys"), head=EMPTY)
+    spend(bench.ledger, "keys")
     with pytest.raises(InvariantBroken):
         bench.ledger.keep(Release(plan_id("keys"), "st-mary", DATE.isoformat(), np.array(values), keys))
     assert bench.ledger.undelivered() == []
@@ -156,7 +155,7 @@ def test_bytes_of_another_extent_than_paid_for_are_found(tmp_path: Path, words: 
     """Whoever holds the site's key can sign anything; the facts still say how much was paid for."""
     bench = Bench(tmp_path)
     paid, given = words
-    bench.ledger.spend(charge(paid), head=EMPTY)
+    spend(bench.ledger, paid)
     release = bench.release(given)
     keys = release.keys if given == "keys" else ()
     payload = Release(plan_id(paid), "st-mary", DATE.isoformat(), release.values, keys).encode()

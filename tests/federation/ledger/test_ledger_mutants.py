@@ -11,7 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.federation.ledger.ledger_bench import CAP, DATE, Bench, charge, forgotten, plan_id, step_charge
+from tests.federation.ledger.ledger_bench import (
+    CAP,
+    DATE,
+    Bench,
+    asking,
+    charge,
+    forgotten,
+    plan_id,
+    spend,
+    step_charge,
+)
 from wardround.federation.errors import (
     BudgetExceeded,
     FederationError,
@@ -55,7 +65,7 @@ def refused(error: type[FederationError], call: Callable[[], object]) -> None:
 
 def pays_before_it_keeps(bench: Bench) -> None:
     refused(UnpaidRelease, lambda: bench.ledger.keep(bench.release("a")))
-    bench.ledger.spend(charge("a"), head=EMPTY)
+    spend(bench.ledger, "a")
     refused(UnpaidRelease, lambda: bench.ledger.keep(bench.release("a", size=9)))
 
 
@@ -77,7 +87,7 @@ def sends_what_it_committed(bench: Bench) -> None:
 def stays_within_the_cap(bench: Bench) -> None:
     def everything() -> None:
         for number in range(100):
-            bench.ledger.spend(charge(str(number)), head=EMPTY)
+            spend(bench.ledger, str(number))
 
     refused(BudgetExceeded, everything)
     assert bench.ledger.spent().fits(CAP.allowance())
@@ -88,7 +98,7 @@ def stays_within_the_cap(bench: Bench) -> None:
 
 def freezes_and_is_silent(bench: Bench) -> None:
     bench.answer("a")
-    refused(UnprovedHead, lambda: bench.ledger.spend(charge("b"), head=Head(3, "1" * 64)))
+    refused(UnprovedHead, lambda: spend(bench.ledger, "b", head=Head(3, "1" * 64)))
     refused(UnprovedHead, lambda: bench.ledger.reconcile(forgotten(Identity.generate(), 3)))
     assert bench.ledger.frozen() is None
     refused(SiteFrozen, lambda: bench.ledger.reconcile(forgotten(bench.identity, 3)))
@@ -96,19 +106,19 @@ def freezes_and_is_silent(bench: Bench) -> None:
     assert bench.ledger.frozen() is not None
     assert bench.ledger.undelivered() == []
     refused(SiteFrozen, lambda: bench.ledger.find(plan_id("a")))
-    refused(SiteFrozen, lambda: bench.ledger.spend(charge("b"), head=EMPTY))
+    refused(SiteFrozen, lambda: spend(bench.ledger, "b"))
     refused(SiteFrozen, lambda: bench.ledger.keep(bench.release("a")))
 
 
 def never_refuses_what_was_charged(bench: Bench) -> None:
-    bench.ledger.spend(charge("a"), head=EMPTY)
-    refused(InvariantBroken, lambda: bench.ledger.refuse(plan_id("a"), RefusalReason.PLAN))
+    spend(bench.ledger, "a")
+    refused(InvariantBroken, lambda: bench.ledger.refuse(asking("a"), RefusalReason.PLAN))
     assert bench.reopen().keep(bench.release("a"))
 
 
 def keeps_a_valid_chain(bench: Bench) -> None:
     bench.answer("a")
-    bench.ledger.refuse(plan_id("b"), RefusalReason.PLAN)
+    bench.ledger.refuse(asking("b"), RefusalReason.PLAN)
     assert verify(bench.folder).problems == ()
 
 
@@ -116,15 +126,15 @@ def charges_a_training_once(bench: Bench) -> None:
     for word in ("step1", "step0", "step1"):
         bench.answer(word)
         assert bench.ledger.spent() == charge("step0").cost
-    refused(PlanRefused, lambda: bench.ledger.spend(step_charge("liar", 0), head=EMPTY))
-    bench.ledger.spend(step_charge("other", 0, block="c" * 64, scale=800), head=EMPTY)
+    refused(PlanRefused, lambda: spend(bench.ledger, "liar", step_charge("liar", 0)))
+    spend(bench.ledger, "other", step_charge("other", 0, block="c" * 64, scale=800))
     assert bench.ledger.spent() != charge("step0").cost
     assert verify(bench.folder).problems == ()
 
 
 def closes_and_opens_a_table(bench: Bench) -> None:
     tables = bench.ledger.tables
-    bench.ledger.spend(charge("a"), head=EMPTY, table="visits")
+    spend(bench.ledger, "a", head=EMPTY, table="visits")
     tables.begin_again(plan_id("a"), "visits")
     tables.begin_again(plan_id("a"), "visits")
     tables.take_back(plan_id("a"))
@@ -133,12 +143,12 @@ def closes_and_opens_a_table(bench: Bench) -> None:
     tables.close("visits", source="later")
     refused(InvariantBroken, lambda: bench.ledger.keep(bench.release("a")))
     tables = bench.reopen().tables
-    refused(InvariantBroken, lambda: bench.ledger.spend(charge("b"), head=EMPTY, table="visits"))
+    refused(InvariantBroken, lambda: spend(bench.ledger, "b", head=EMPTY, table="visits"))
     tables = bench.reopen().tables
     assert not tables.reopen_changed("visits", source="first")
     assert tables.reopen_changed("visits", source="second")
     assert tables.standing("visits") == (None, 0)
-    bench.ledger.spend(charge("c"), head=EMPTY, table="visits")
+    spend(bench.ledger, "c", head=EMPTY, table="visits")
     bench.ledger.keep(bench.release("c"))
     assert tables.standing("visits") == (None, 0)
     tables.close("visits", source="second")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.federation.ledger.ledger_bench import Bench, charge, forgotten, plan_id
+from site_agent.store.outbox import Kept
+from tests.federation.ledger.ledger_bench import Bench, asking, forgotten, plan, spend
 from wardround.federation.errors import SiteFrozen, UnprovedHead
+from wardround.federation.plan.task import SignedTask, Task
 from wardround.federation.refusal import RefusalReason
 from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import EMPTY, Head
@@ -19,19 +21,26 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "site")
 
 
+def look(bench: Bench, word: str, head: Head) -> tuple[Kept | None, bool]:
+    """What was kept and whether it is paid for; whoever asks is whoever asked."""
+    kept, paid, asked_by = bench.ledger.look(SignedTask(Task(plan(word), "st-mary", head), b"", asking(word).asked_by))
+    assert asked_by == asking(word).asked_by
+    return kept, paid
+
+
 def test_a_look_says_what_was_kept_and_what_is_paid_for(bench: Bench) -> None:
-    assert bench.ledger.look(plan_id("one"), head=EMPTY) == (None, False)
-    bench.ledger.spend(charge("one"), head=EMPTY)
-    assert bench.ledger.look(plan_id("one"), head=bench.ledger.head()) == (None, True)
+    assert look(bench, "one", EMPTY) == (None, False)
+    spend(bench.ledger, "one")
+    assert look(bench, "one", bench.ledger.head()) == (None, True)
     kept = bench.ledger.keep(bench.release("one"))
     # What was kept is sent again, whatever was paid.
-    assert bench.ledger.look(plan_id("one"), head=bench.ledger.head()) == (kept, False)
-    assert bench.ledger.look(plan_id("two"), head=bench.ledger.head()) == (None, False)
+    assert look(bench, "one", bench.ledger.head()) == (kept, False)
+    assert look(bench, "two", bench.ledger.head()) == (None, False)
 
 
 def test_a_look_shows_a_refusal_too(bench: Bench) -> None:
-    refusal = bench.ledger.refuse(plan_id("one"), RefusalReason.PLAN)
-    assert bench.ledger.look(plan_id("one"), head=EMPTY) == (refusal, False)
+    refusal = bench.ledger.refuse(asking("one"), RefusalReason.PLAN)
+    assert look(bench, "one", EMPTY) == (refusal, False)
 
 
 @pytest.mark.parametrize("head", [Head(1, "f" * 64), Head(99, "0" * 64), Head(-1, "0" * 64), Head(2**70, "0" * 64)])
@@ -40,21 +49,21 @@ def test_a_head_that_nobody_proves_is_refused_and_not_obeyed(bench: Bench, head:
     before = bench.ledger.head()
     for _ in range(100):
         with pytest.raises(UnprovedHead):
-            bench.ledger.look(plan_id("one"), head=head)
+            look(bench, "one", head)
     with pytest.raises(UnprovedHead):
-        bench.ledger.spend(charge("two"), head=head)
+        spend(bench.ledger, "two", head=head)
     assert (bench.ledger.frozen(), bench.ledger.head()) == (None, before)
-    assert bench.ledger.look(kept.plan_id, head=EMPTY) == (kept, False)
+    assert look(bench, "one", EMPTY) == (kept, False)
 
 
 def test_an_entry_that_this_site_signed_and_lost_freezes_it(bench: Bench) -> None:
-    kept = bench.answer("one")
+    bench.answer("one")
     with pytest.raises(SiteFrozen):
         bench.ledger.reconcile(forgotten(bench.identity, 99))
     assert bench.ledger.frozen() is not None
     # For good, and for the very plan that was kept.
     with pytest.raises(SiteFrozen):
-        bench.ledger.look(kept.plan_id, head=EMPTY)
+        look(bench, "one", EMPTY)
     assert bench.reopen().undelivered() == []
 
 
@@ -74,6 +83,13 @@ def test_a_proof_of_another_place_than_the_one_that_is_named_proves_that_place(b
 def test_a_look_writes_nothing(bench: Bench) -> None:
     bench.answer("one")
     before = bench.ledger.head()
-    bench.ledger.look(plan_id("one"), head=before)
-    bench.ledger.look(plan_id("two"), head=before)
+    look(bench, "one", before)
+    look(bench, "two", before)
     assert bench.ledger.head() == before
+
+
+def test_whoever_asked_first_is_who_asked(bench: Bench) -> None:
+    spend(bench.ledger, "one")
+    stripped = SignedTask(Task(plan("one"), "st-mary", EMPTY), b"")
+    assert bench.ledger.look(stripped)[2] == asking("one").asked_by
+    assert bench.ledger.look(SignedTask(Task(plan("two"), "st-mary", EMPTY), b""))[2] is None

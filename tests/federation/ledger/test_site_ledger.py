@@ -1,8 +1,7 @@
-"""The site's ledger: pay, keep, send the same bytes for ever, and be silent once frozen."""
+"""The site's ledger: pay, keep and send the same bytes for ever."""
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from site_agent.store.ledger import SiteLedger
 from site_agent.store.requests import RequestState
-from tests.federation.ledger.ledger_bench import CAP, DATE, Bench, charge, forgotten, plan_id, task
+from tests.federation.ledger.ledger_bench import CAP, DATE, Bench, asking, charge, plan_id, spend, task
 from wardround.federation.errors import (
     BudgetExceeded,
     ConfigurationMistaken,
@@ -23,20 +22,15 @@ from wardround.federation.errors import (
     MalformedMessage,
     Mistaken,
     PlanRefused,
-    SiteFrozen,
     UnknownTask,
     UnpaidRelease,
-    UnprovedHead,
 )
 from wardround.federation.forms.release import Release
-from wardround.federation.ledger import chain
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.task import Declined, Released
 from wardround.federation.refusal import RefusalReason
-from wardround.federation.trust.enrolment import Standing
-from wardround.federation.trust.entry import EMPTY
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.filter import Cap, epsilon_spent
@@ -60,7 +54,7 @@ def test_a_plan_is_charged_kept_sent_and_acknowledged(bench: Bench) -> None:
     bench.ledger.delivered(kept.plan_id, bench.receipt(kept))
     assert bench.ledger.undelivered() == []
     assert bench.ledger.find(kept.plan_id) == kept
-    assert kinds(bench) == ["opened", "capped", "charged", "released"]
+    assert kinds(bench) == ["opened", "capped", "pinned", "charged", "released"]
     assert verify(bench.folder).problems == ()
 
 
@@ -69,7 +63,7 @@ def test_a_thousand_repeats_give_one_byte_string_and_one_charge(bench: Bench) ->
     spent = bench.ledger.spent()
     assert {bench.answer("a").payload for _ in range(1000)} == {first.payload}
     assert bench.ledger.spent() == spent == charge("a").cost
-    assert kinds(bench) == ["opened", "capped", "charged", "released"]
+    assert kinds(bench) == ["opened", "capped", "pinned", "charged", "released"]
 
 
 def test_only_what_the_disk_holds_is_returned(bench: Bench) -> None:
@@ -91,14 +85,14 @@ def test_a_release_without_a_charge_is_impossible(bench: Bench) -> None:
 
 
 def test_a_release_longer_than_what_was_paid_for_is_impossible(bench: Bench) -> None:
-    bench.ledger.spend(charge("a"), head=EMPTY)
+    spend(bench.ledger, "a")
     with pytest.raises(UnpaidRelease):
         bench.ledger.keep(bench.release("a", size=4))
     assert bench.ledger.find(plan_id("a")) is None
 
 
 def test_a_release_in_another_sites_name_is_impossible(bench: Bench) -> None:
-    bench.ledger.spend(charge("a"), head=EMPTY)
+    spend(bench.ledger, "a")
     with pytest.raises(InvariantBroken):
         bench.ledger.keep(Release(plan_id("a"), "st-paul", DATE.isoformat(), np.zeros(3, dtype=np.int64)))
 
@@ -106,7 +100,7 @@ def test_a_release_in_another_sites_name_is_impossible(bench: Bench) -> None:
 def test_an_exhausted_budget_charges_nothing_and_says_what_remains(bench: Bench) -> None:
     dear = Charge(plan_id("dear"), charge("dear", 80).facts * 9)
     with pytest.raises(BudgetExceeded) as refusal:
-        bench.ledger.spend(dear, head=EMPTY)
+        spend(bench.ledger, "dear", dear)
     assert refusal.value.asked > refusal.value.remaining > 0
     assert bench.ledger.spent() == Cost.zero()
     assert not bench.ledger.charged(plan_id("dear"))
@@ -117,9 +111,9 @@ def test_the_last_of_the_budget_can_be_spent_and_nothing_after_it(bench: Bench) 
     one = charge("x", 200).cost
     admitted = CAP.allowance().mu_squared // one.mu_squared
     for number in range(admitted):
-        bench.ledger.spend(charge(f"plan {number}", 200), head=EMPTY)
+        spend(bench.ledger, f"plan {number}", charge(f"plan {number}", 200))
     with pytest.raises(BudgetExceeded):
-        bench.ledger.spend(charge("one more", 200), head=EMPTY)
+        spend(bench.ledger, "one more", charge("one more", 200))
     spent = bench.ledger.spent()
     assert spent == Cost(one.mu_squared * admitted, 0, one.slack * admitted)
     assert spent.fits(CAP.allowance())
@@ -133,7 +127,7 @@ def test_without_a_cap_nothing_can_be_spent(tmp_path: Path) -> None:
         tmp_path, identity=identity, name="a", study_hash="0" * 64, dataset="d", coordinator_key="00" * 32
     )
     with pytest.raises(ConfigurationMistaken, match="no budget"):
-        ledger.spend(charge("a"), head=EMPTY)
+        spend(ledger, "a")
     assert ledger.spent() == Cost.zero()
 
 
@@ -149,26 +143,26 @@ def test_a_cap_lowered_below_what_is_spent_refuses_and_still_verifies(bench: Ben
     bench.answer("a", 200)
     bench.ledger.set_cap(Cap(0.1, 1e-6))
     with pytest.raises(BudgetExceeded) as refusal:
-        bench.ledger.spend(charge("b"), head=EMPTY)
+        spend(bench.ledger, "b")
     assert refusal.value.remaining == 0.0
     assert bench.ledger.keep(bench.release("a")).payload
     assert verify(bench.folder).problems == ()
 
 
 def test_other_facts_under_the_same_plan_stop_the_process(bench: Bench) -> None:
-    bench.ledger.spend(charge("a", 400), head=EMPTY)
+    spend(bench.ledger, "a", charge("a", 400))
     with pytest.raises(InvariantBroken):
-        bench.ledger.spend(charge("a", 401), head=EMPTY)
+        spend(bench.ledger, "a", charge("a", 401))
 
 
 def test_a_refusal_is_signed_stored_once_and_free(bench: Bench) -> None:
-    first = bench.ledger.refuse(plan_id("a"), RefusalReason.PLAN)
-    assert bench.ledger.refuse(plan_id("a"), RefusalReason.OWN_BUDGET) == first
+    first = bench.ledger.refuse(asking("a"), RefusalReason.PLAN)
+    assert bench.ledger.refuse(asking("a"), RefusalReason.OWN_BUDGET) == first
     assert first.code == "PlanRefused"
     assert first.entry.signed_by(bench.identity.public)
     assert bench.ledger.spent() == Cost.zero()
     with pytest.raises(PlanRefused):
-        bench.ledger.spend(charge("a"), head=EMPTY)
+        spend(bench.ledger, "a")
     assert bench.ledger.undelivered() == [first]
     bench.ledger.delivered(first.plan_id, bench.receipt(first))
     assert bench.ledger.undelivered() == []
@@ -176,20 +170,20 @@ def test_a_refusal_is_signed_stored_once_and_free(bench: Bench) -> None:
 
 
 def test_what_was_charged_is_never_refused(bench: Bench) -> None:
-    bench.ledger.spend(charge("a"), head=EMPTY)
+    spend(bench.ledger, "a")
     with pytest.raises(InvariantBroken):
-        bench.ledger.refuse(plan_id("a"), RefusalReason.PLAN)
+        bench.ledger.refuse(asking("a"), RefusalReason.PLAN)
     assert bench.ledger.keep(bench.release("a"))
 
 
 def test_answers_are_delivered_in_the_order_they_were_kept(bench: Bench) -> None:
-    order = [bench.answer("b"), bench.ledger.refuse(plan_id("c"), RefusalReason.PLAN), bench.answer("a")]
+    order = [bench.answer("b"), bench.ledger.refuse(asking("c"), RefusalReason.PLAN), bench.answer("a")]
     assert bench.ledger.undelivered() == order
 
 
 def test_a_receipt_for_anything_else_is_not_accepted(bench: Bench) -> None:
     kept, other = bench.answer("a"), bench.answer("b")
-    refused = bench.ledger.refuse(plan_id("c"), RefusalReason.PLAN)
+    refused = bench.ledger.refuse(asking("c"), RefusalReason.PLAN)
     wrong = [
         bench.receipt(kept, signer=Identity.generate()),
         bench.receipt(kept, signer=bench.identity),
@@ -214,75 +208,6 @@ def test_the_first_receipt_stays(bench: Bench) -> None:
     assert verify(bench.folder).problems == ()
 
 
-def test_a_restored_snapshot_freezes_the_site(bench: Bench) -> None:
-    bench.answer("a")
-    bench.ledger.close()
-    shutil.copy(bench.folder / LEDGER_FILE, bench.folder / "snapshot")
-    later = Bench.reopen(bench).head()
-    acknowledged = bench.answer("b").entry
-    bench.ledger.close()
-    shutil.copy(bench.folder / "snapshot", bench.folder / LEDGER_FILE)
-    assert Bench.reopen(bench).head() == later
-    with pytest.raises(UnprovedHead):
-        bench.ledger.spend(charge("c"), head=acknowledged.head)
-    with pytest.raises(SiteFrozen):
-        bench.ledger.reconcile(Standing(acknowledged.head, acknowledged))
-    assert bench.ledger.frozen() is not None
-    assert not bench.ledger.undelivered()
-    assert kinds(bench)[-1] == "frozen"
-    assert verify(bench.folder).problems == ()
-
-
-def test_a_forked_clone_freezes(tmp_path: Path) -> None:
-    bench = Bench(tmp_path / "original")
-    bench.ledger.close()
-    shutil.copytree(bench.folder, tmp_path / "clone")
-    ours = SiteLedger(bench.folder, identity=bench.identity)
-    ours.spend(charge("a"), head=EMPTY)
-    clone = SiteLedger(tmp_path / "clone", identity=bench.identity)
-    clone.spend(charge("b"), head=EMPTY)
-    assert ours.head().sequence == clone.head().sequence
-    with ours._database.reading() as connection:
-        standing = Standing(ours.head(), chain.entry_at(connection, ours.head().sequence))
-    with pytest.raises(SiteFrozen):
-        clone.reconcile(standing)
-    ours.reconcile(standing)
-
-
-def test_a_frozen_site_is_silent(bench: Bench) -> None:
-    kept = bench.answer("a")
-    bench.ledger.spend(charge("b"), head=EMPTY)
-    bench.ledger.hold(task("w", coordinator=bench.coordinator), summary="s")
-    with pytest.raises(SiteFrozen):
-        bench.ledger.reconcile(forgotten(bench.identity, 99))
-    for _ in range(2):
-        silent = bench.ledger
-        head = silent.head()
-        with pytest.raises(SiteFrozen):
-            silent.find(kept.plan_id)
-        with pytest.raises(SiteFrozen):
-            silent.spend(charge("c"), head=EMPTY)
-        with pytest.raises(SiteFrozen):
-            silent.spend(charge("a"), head=EMPTY)
-        with pytest.raises(SiteFrozen):
-            silent.keep(bench.release("b"))
-        with pytest.raises(SiteFrozen):
-            silent.refuse(plan_id("d"), RefusalReason.PLAN)
-        with pytest.raises(SiteFrozen):
-            silent.reconcile(Standing(EMPTY))
-        with pytest.raises(SiteFrozen):
-            silent.hold(task("v", coordinator=bench.coordinator), summary="s")
-        with pytest.raises(SiteFrozen):
-            silent.decide(silent.requests()[0].plan_id, approve=False)
-        silent.set_cap(Cap(1.0, 1e-6))
-        assert silent.undelivered() == []
-        assert silent.decided() == []
-        assert silent.head() == head
-        assert len(silent.history()) == 1
-        bench.reopen()
-    assert verify(bench.folder).problems == ()
-
-
 def test_a_steward_approves_and_the_task_runs_once(bench: Bench) -> None:
     signed = task("w", coordinator=bench.coordinator)
     waiting = signed.task.plan.plan_id
@@ -292,21 +217,21 @@ def test_a_steward_approves_and_the_task_runs_once(bench: Bench) -> None:
         (waiting, "COUNT(*)", RequestState.PENDING, DATE.isoformat())
     ]
     assert bench.ledger.decided() == []
-    bench.ledger.decide(waiting, approve=True)
+    bench.ledger.decide(waiting, approve=True, by="ann")
     assert bench.ledger.hold(signed, summary="again") is RequestState.APPROVED
     assert bench.ledger.decided() == [signed]
-    bench.ledger.spend(charge("w"), head=EMPTY)
+    spend(bench.ledger, "w")
     assert bench.ledger.decided() == [signed]
     bench.ledger.keep(bench.release("w"))
     assert bench.ledger.decided() == []
     with pytest.raises(Mistaken, match="already answered"):
-        bench.ledger.decide(waiting, approve=False)
+        bench.ledger.decide(waiting, approve=False, by="ann")
 
 
 def test_a_steward_denies_and_the_denial_is_delivered(bench: Bench) -> None:
     waiting = (signed := task("w", coordinator=bench.coordinator)).task.plan.plan_id
     bench.ledger.hold(signed, summary="COUNT(*)")
-    bench.ledger.decide(waiting, approve=False)
+    bench.ledger.decide(waiting, approve=False, by="ann")
     assert bench.ledger.hold(signed, summary="again") is RequestState.DENIED
     (refusal,) = bench.ledger.undelivered()
     assert isinstance(refusal, Declined)
@@ -314,20 +239,20 @@ def test_a_steward_denies_and_the_denial_is_delivered(bench: Bench) -> None:
     bench.ledger.delivered(waiting, bench.receipt(refusal))
     assert bench.ledger.decided() == []
     with pytest.raises(Mistaken):
-        bench.ledger.decide(waiting, approve=True)
+        bench.ledger.decide(waiting, approve=True, by="ann")
     with pytest.raises(PlanRefused):
-        bench.ledger.spend(charge("w"), head=EMPTY)
+        spend(bench.ledger, "w")
 
 
 def test_nothing_can_be_decided_that_was_not_asked(bench: Bench) -> None:
     with pytest.raises(Mistaken, match="no request"):
-        bench.ledger.decide(plan_id("a"), approve=True)
+        bench.ledger.decide(plan_id("a"), approve=True, by="ann")
 
 
 def test_history_shows_everything_that_left(bench: Bench) -> None:
     kept = bench.answer("a")
-    bench.ledger.refuse(plan_id("b"), RefusalReason.PLAN)
-    bench.ledger.spend(charge("c"), head=EMPTY)
+    bench.ledger.refuse(asking("b"), RefusalReason.PLAN)
+    spend(bench.ledger, "c")
     bench.ledger.delivered(kept.plan_id, bench.receipt(kept))
     lines = [(x.date, x.plan_id, x.kind, x.values, x.delivered, x.cost) for x in bench.ledger.history()]
     assert lines == [
@@ -370,7 +295,7 @@ def test_threads_racing_for_one_plan_get_one_answer(bench: Bench) -> None:
 WRITER = """
 import pathlib, sys
 from site_agent.store.ledger import SiteLedger
-from tests.federation.ledger.ledger_bench import charge
+from tests.federation.ledger.ledger_bench import charge, spend
 from wardround.federation.errors import BudgetExceeded
 from wardround.federation.trust.identity import Identity
 from wardround.federation.trust.entry import EMPTY
@@ -380,7 +305,7 @@ ledger = SiteLedger(folder, identity=Identity.load(folder / "identity.pem"))
 admitted = 0
 for number in range(200):
     try:
-        ledger.spend(charge(f"{sys.argv[2]}.{number}", 300), head=EMPTY)
+        spend(ledger, f"{sys.argv[2]}.{number}", charge(f"{sys.argv[2]}.{number}", 300))
         admitted += 1
     except BudgetExceeded:
         break

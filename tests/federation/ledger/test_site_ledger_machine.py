@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from site_agent.store.requests import RequestState
-from tests.federation.ledger.ledger_bench import Bench, charge, forgotten, plan_id, task
+from tests.federation.ledger.ledger_bench import Bench, asking, charge, forgotten, plan_id, spend, task
 from wardround.federation.errors import (
     BudgetExceeded,
     InvariantBroken,
@@ -66,7 +66,7 @@ class SiteLedgerMachine(RuleBasedStateMachine):
     def spend(self, word: str, place: int) -> None:
         fresh = word not in self.charged
         try:
-            self.bench.ledger.spend(charge(word, SCALE), head=self.heads[place % len(self.heads)])
+            spend(self.bench.ledger, word, charge(word, SCALE), head=self.heads[place % len(self.heads)])
         except SiteFrozen:
             assert self.frozen
         except PlanRefused:
@@ -96,7 +96,7 @@ class SiteLedgerMachine(RuleBasedStateMachine):
     @rule(word=WORDS)
     def refuse(self, word: str) -> None:
         try:
-            kept = self.bench.ledger.refuse(plan_id(word), RefusalReason.PLAN)
+            kept = self.bench.ledger.refuse(asking(word), RefusalReason.PLAN)
         except SiteFrozen:
             assert self.frozen
         except InvariantBroken:
@@ -120,7 +120,7 @@ class SiteLedgerMachine(RuleBasedStateMachine):
         answered = word in self.charged or word in self.refused
         chosen = RequestState.APPROVED if approve else RequestState.DENIED
         try:
-            self.bench.ledger.decide(plan_id(word), approve=approve)
+            self.bench.ledger.decide(plan_id(word), approve=approve, by="ann")
         except SiteFrozen:
             assert self.frozen
         except Mistaken:

@@ -16,6 +16,7 @@ from protos.words import PLAN, TASK, stored_plan, stored_task
 from site_agent.answering.admission import Approval
 from tests.coordinator.hospitals import World, ask, oracle
 from tests.coordinator.rounds.test_trainings import step
+from tests.fixtures.asking import ADA, ANALYST
 from tests.site_agent.lone_site import COUNT, LoneSite
 from wardround.federation.canonical import decode, encode
 from wardround.federation.errors import LedgerCorrupt, MalformedMessage, QueryMistaken
@@ -23,8 +24,9 @@ from wardround.federation.forms.release import decode_release
 from wardround.federation.ledger import site_tables
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import Pending, Released, SignedTask
+from wardround.federation.plan.task import AskRequest, Pending, Released, SignedTask, sign_request
 from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.public_limits import PublicLimits
 from wardround.privacy.noise.distribution import Mechanism
 
@@ -49,9 +51,12 @@ COORDINATOR: Mapping[str, Check] = {
     "site_entries.signature": is_signature,
     "lacking.signature": is_signature,
     "public_limits.limits": lambda _, content: encode(decode(PublicLimits, content)) == content,
+    "askers.asked_by": lambda _, content: encode(decode(AskedBy, content)) == content,
 }
 SITE: Mapping[str, Check] = {
     "requests.task": lambda plan_id, content: decode(SignedTask, content).task.plan.plan_id == plan_id,
+    "plans.plan": lambda plan_id, content: decode(Plan, content).plan_id == plan_id,
+    "plans.asked_by": lambda _, content: encode(decode(AskedBy, content)) == content,
     "releases.payload": is_release,
     "entries.signature": is_signature,
     "receipts.signature": is_signature,
@@ -71,6 +76,10 @@ def stored(folder: Path, column: str) -> list[tuple[str, bytes]]:
         return ledger.execute(f"SELECT {known}, {name} FROM {table}").fetchall()
 
 
+def signed_by_ada(world: World, request: AskRequest) -> AskRequest:
+    return sign_request(request, ADA, analyst=ANALYST, study_hash=world.study.study_hash)
+
+
 @pytest.mark.parametrize(
     ("tables", "known"),
     [
@@ -88,7 +97,7 @@ def test_every_column_of_bytes_is_known(tables: str, known: Mapping[str, Check])
 def test_a_coordinator_stores_no_message(tmp_path: Path) -> None:
     world = oracle(tmp_path, moods={"two": "refuse"})
     for request in (ask(), step(0), ask(0.25, nonce="ab")):
-        world.ask(request)
+        world.ask(signed_by_ada(world, request))
     for name in ("one", "two", "three"):
         world.coordinator.note_limits(name, PublicLimits(("count",), 1.0, 1e-6, by_person=False))
     world.close()
@@ -103,7 +112,7 @@ def test_a_site_stores_no_message(tmp_path: Path) -> None:
     for nonce in "ab":
         signed = site.task(site.plan(COUNT, nonce=nonce))
         assert isinstance(site.pipeline.run(signed), Pending)
-        site.ledger.decide(signed.task.plan.plan_id, approve=True)
+        site.ledger.decide(signed.task.plan.plan_id, approve=True, by="ann")
         assert site.ledger.decided() == [signed]
         assert isinstance(site.pipeline.run(signed), Released)
     site.ledger.close()
@@ -182,7 +191,7 @@ def test_a_request_of_before_is_rewritten_and_answered(tmp_path: Path) -> None:
     site = LoneSite(tmp_path, approval=Approval.MANUAL)
     signed = site.task(site.plan(COUNT))
     site.pipeline.run(signed)
-    site.ledger.decide(signed.task.plan.plan_id, approve=True)
+    site.ledger.decide(signed.task.plan.plan_id, approve=True, by="ann")
     with site.ledger._database.transaction() as connection:
         connection.execute("UPDATE requests SET task = ?", (TASK.encode(signed),))
     with pytest.raises(MalformedMessage):

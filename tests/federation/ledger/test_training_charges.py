@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.federation.ledger.ledger_bench import BLOCK, ROUNDS, VALUES, Bench, charge, plan_id, step_charge
+from tests.federation.ledger.ledger_bench import BLOCK, ROUNDS, VALUES, Bench, charge, plan_id, spend, step_charge
 from tests.federation.ledger.test_verify_site import CAPPED, Said, codes, paid, signed
 from wardround.federation.errors import BudgetExceeded, InvariantBroken, PlanRefused
 from wardround.federation.ledger.entry_body import Plain, cost_body, facts_body
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.ledger.verify.verify import judge, verify
 from wardround.federation.plan.plan import Charge
-from wardround.federation.trust.entry import EMPTY
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.facts import AnyFact, BlockFact, StepFact
 
@@ -43,7 +42,7 @@ def test_a_repeated_round_is_free_and_changes_nothing(bench: Bench) -> None:
     for word in ("step1", "step0"):
         kept = bench.answer(word)
         before = bench.ledger.head()
-        bench.ledger.spend(charge(word), head=EMPTY)
+        spend(bench.ledger, word)
         assert bench.ledger.find(plan_id(word)) == kept
         assert bench.ledger.head() == before
 
@@ -52,7 +51,7 @@ def test_a_round_with_other_numbers_is_refused(bench: Bench) -> None:
     bench.answer("step1")
     before = bench.ledger.head()
     with pytest.raises(PlanRefused, match="other numbers"):
-        bench.ledger.spend(step_charge("liar", 1), head=EMPTY)
+        spend(bench.ledger, "liar", step_charge("liar", 1))
     assert bench.ledger.head() == before
     assert not bench.ledger.charged(plan_id("liar"))
 
@@ -60,25 +59,24 @@ def test_a_round_with_other_numbers_is_refused(bench: Bench) -> None:
 def test_a_plan_that_was_paid_as_another_round_breaks_the_rule(bench: Bench) -> None:
     bench.answer("step1")
     for wrong in (step_charge("step1", 2), step_charge("step1", 1, block="c" * 64), charge("a")):
+        other = Charge(plan_id("step1"), wrong.facts, wrong.block, wrong.place, wrong.dimension)
         with pytest.raises(InvariantBroken):
-            bench.ledger.spend(
-                Charge(plan_id("step1"), wrong.facts, wrong.block, wrong.place, wrong.dimension), head=EMPTY
-            )
+            spend(bench.ledger, "step1", other)
 
 
 def test_the_same_rounds_of_another_training_are_charged_again(bench: Bench) -> None:
-    bench.ledger.spend(step_charge("mine", 0, scale=800), head=EMPTY)
-    bench.ledger.spend(step_charge("yours", 0, block="c" * 64, scale=800), head=EMPTY)
+    spend(bench.ledger, "mine", step_charge("mine", 0, scale=800))
+    spend(bench.ledger, "yours", step_charge("yours", 0, block="c" * 64, scale=800))
     one = step_charge("mine", 0, scale=800).cost
     assert bench.ledger.spent() == one + one
 
 
 def test_a_training_that_does_not_fit_charges_nothing_and_takes_no_round(bench: Bench) -> None:
     with pytest.raises(BudgetExceeded):
-        bench.ledger.spend(step_charge("dear", 0, scale=40), head=EMPTY)
+        spend(bench.ledger, "dear", step_charge("dear", 0, scale=40))
     assert bench.ledger.spent() == Cost.zero()
     assert not bench.ledger.begun(BLOCK)
-    bench.ledger.spend(charge("step0"), head=EMPTY)
+    spend(bench.ledger, "step0")
     assert bench.ledger.begun(BLOCK)
 
 
@@ -89,7 +87,7 @@ def test_of_two_trainings_for_the_last_of_the_budget_one_is_charged(bench: Bench
     def race(block: str) -> None:
         start.wait()
         try:
-            bench.ledger.spend(step_charge(block, 0, block=block * 64, scale=185), head=EMPTY)
+            spend(bench.ledger, block, step_charge(block, 0, block=block * 64, scale=185))
             outcomes.append("charged")
         except BudgetExceeded:
             outcomes.append("refused")
@@ -104,10 +102,10 @@ def test_of_two_trainings_for_the_last_of_the_budget_one_is_charged(bench: Bench
 
 
 def test_nothing_can_stop_a_training_once_it_is_paid(bench: Bench) -> None:
-    bench.ledger.spend(step_charge("first", 0, scale=185), head=EMPTY)
+    spend(bench.ledger, "first", step_charge("first", 0, scale=185))
     with pytest.raises(BudgetExceeded):
-        bench.ledger.spend(step_charge("other", 0, block="c" * 64, scale=185), head=EMPTY)
-    bench.ledger.spend(step_charge("second", 1, scale=185), head=EMPTY)
+        spend(bench.ledger, "other", step_charge("other", 0, block="c" * 64, scale=185))
+    spend(bench.ledger, "second", step_charge("second", 1, scale=185))
     assert bench.ledger.charged(plan_id("second"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.federation.ledger.ledger_bench import Bench, charge, fact, plan_id
+from tests.federation.ledger.ledger_bench import Bench, asking, charge, fact, plan_id, spend
 from wardround.federation.errors import ConfigurationMistaken, LedgerBusy
 from wardround.federation.ledger.entry_body import Plain, cap_body, cost_body, encode_body, facts_body
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
@@ -29,6 +29,7 @@ from wardround.privacy.noise.distribution import Mechanism
 CAP = Cap(3.0, 1e-6, 1.0)
 LOCKS = ("entries_are_never_changed", "entries_are_never_removed", "releases_are_never_changed")
 LOCKS += ("releases_are_never_removed", "refusals_are_never_changed")
+LOCKS += ("plans_are_never_changed", "plans_are_never_removed")
 
 
 def codes(verification: Verification) -> set[str]:
@@ -43,12 +44,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     for word in "abcd":
         kept = bench.answer(word)
         bench.ledger.delivered(kept.plan_id, bench.receipt(kept))
-    refused = bench.ledger.refuse(plan_id("no"), RefusalReason.PLAN)
+    refused = bench.ledger.refuse(asking("no"), RefusalReason.PLAN)
     bench.ledger.delivered(refused.plan_id, bench.receipt(refused))
     laplace = Charge(plan_id("pure"), (fact(640, mechanism=Mechanism.DISCRETE_LAPLACE),))
-    bench.ledger.spend(laplace, head=EMPTY)
+    spend(bench.ledger, "pure", laplace)
     bench.ledger.keep(bench.release("pure"))
-    bench.ledger.spend(charge("open"), head=EMPTY)
+    spend(bench.ledger, "open")
     bench.ledger.close()
     return bench
 
@@ -72,7 +73,7 @@ def edit(folder: Path, *statements: str) -> None:
 def test_an_honest_ledger_is_valid(original: Bench, folder: Path) -> None:
     verdict = verify(folder)
     assert verdict.valid
-    assert (verdict.role, verdict.entries, verdict.cap) == ("site", 15, CAP)
+    assert (verdict.role, verdict.entries, verdict.cap) == ("site", 16, CAP)
     assert verdict.head == original.reopen().head()
     assert verdict.spent == original.ledger.spent()
     original.ledger.close()
@@ -91,24 +92,24 @@ EDITS = {
     "previous": ("UPDATE entries SET previous = 'x' || previous WHERE sequence = 5", {"BrokenChain", "BadSignature"}),
     "signature": ("UPDATE entries SET signature = randomblob(64) WHERE sequence = 5", {"BadSignature"}),
     "no signature": ("UPDATE entries SET signature = x'' WHERE sequence = 5", {"BadSignature"}),
-    "renumbered": ("UPDATE entries SET sequence = 99 WHERE sequence = 15", {"Unreadable"}),
+    "renumbered": ("UPDATE entries SET sequence = 99 WHERE sequence = 16", {"Unreadable"}),
     "first deleted": ("DELETE FROM entries WHERE sequence = 1", {"BrokenChain", "NotOpened"}),
     "cap deleted": ("DELETE FROM entries WHERE sequence = 2", {"BrokenChain"}),
-    "charge deleted": ("DELETE FROM entries WHERE sequence = 4", {"Unreadable"}),
-    "last deleted": ("DELETE FROM entries WHERE sequence = 15", {"Unreadable"}),
+    "charge deleted": ("DELETE FROM entries WHERE sequence = 5", {"Unreadable"}),
+    "last deleted": ("DELETE FROM entries WHERE sequence = 16", {"Unreadable"}),
     "account lowered": ("UPDATE accounts SET mu_squared = mu_squared - 1", {"WrongAccount"}),
     "account raised": ("UPDATE accounts SET pure = pure + 1", {"WrongAccount"}),
     "cap raised": ("UPDATE accounts SET cap_mu_squared = cap_mu_squared * 2", {"WrongAccount"}),
     "account deleted": ("DELETE FROM accounts", {"WrongAccount"}),
     "account added": ("INSERT INTO accounts VALUES ('other', 0, 0, 0, 9, 9, 9)", {"WrongAccount"}),
     "payload": ("UPDATE releases SET payload = CAST(payload || x'00' AS BLOB)", {"AlteredBytes"}),
-    "release deleted": ("DELETE FROM releases WHERE sequence = 5", {"MissingBytes"}),
-    "charge row deleted": ("DELETE FROM charges WHERE sequence = 15", {"WrongIndex"}),
+    "release deleted": ("DELETE FROM releases WHERE sequence = 6", {"MissingBytes"}),
+    "charge row deleted": ("DELETE FROM charges WHERE sequence = 16", {"WrongIndex"}),
     "refusal row deleted": ("DELETE FROM refusals", {"WrongIndex"}),
     "receipt body": ("UPDATE receipts SET body = replace(body, 'st-mary', 'st-paul')", {"BadReceipt"}),
     "receipt kind": ("UPDATE receipts SET kind = 'declined' WHERE kind = 'received'", {"BadReceipt"}),
     "receipt moved": (
-        "UPDATE receipts SET plan_id = (SELECT plan_id FROM charges WHERE sequence = 15) WHERE kind = 'declined'",
+        "UPDATE receipts SET plan_id = (SELECT plan_id FROM charges WHERE sequence = 16) WHERE kind = 'declined'",
         {"BadReceipt"},
     ),
 }
@@ -126,9 +127,9 @@ def test_every_edit_of_a_row_is_found(folder: Path, name: str) -> None:
 def test_two_entries_cannot_change_places(folder: Path) -> None:
     edit(
         folder,
-        "UPDATE entries SET sequence = 100 WHERE sequence = 4",
-        "UPDATE entries SET sequence = 4 WHERE sequence = 6",
-        "UPDATE entries SET sequence = 6 WHERE sequence = 100",
+        "UPDATE entries SET sequence = 100 WHERE sequence = 5",
+        "UPDATE entries SET sequence = 5 WHERE sequence = 7",
+        "UPDATE entries SET sequence = 7 WHERE sequence = 100",
     )
     assert {"BrokenChain", "BadSignature", "WrongIndex"} <= codes(verify(folder))
 
@@ -144,7 +145,7 @@ def test_two_releases_cannot_change_places(folder: Path) -> None:
 
 
 def test_bytes_that_no_entry_names_are_found(folder: Path) -> None:
-    edit(folder, "INSERT INTO releases SELECT plan_id, 3, x'00' FROM charges WHERE sequence = 15")
+    edit(folder, "INSERT INTO releases SELECT plan_id, 3, x'00' FROM charges WHERE sequence = 16")
     assert codes(verify(folder)) == {"UnlistedBytes"}
 
 
@@ -152,8 +153,9 @@ def test_a_cut_tail_is_found_by_whoever_knows_a_later_head(folder: Path) -> None
     later = verify(folder).head
     edit(
         folder,
-        "DELETE FROM charges WHERE sequence = 15",
-        "DELETE FROM entries WHERE sequence = 15",
+        "DELETE FROM plans WHERE plan_id = (SELECT plan_id FROM charges WHERE sequence = 16)",
+        "DELETE FROM charges WHERE sequence = 16",
+        "DELETE FROM entries WHERE sequence = 16",
         f"UPDATE accounts SET mu_squared = mu_squared - {charge('x').cost.mu_squared}, slack = slack - 1",
     )
     assert verify(folder).valid
@@ -211,7 +213,7 @@ def flip_entries(folder: Path, *, times: int) -> None:
     connection = sqlite3.connect(folder / LEDGER_FILE, isolation_level=None)
     connection.execute("PRAGMA synchronous = OFF")
     for _ in range(times):
-        number, column = chance.randint(1, 15), chance.choice(COLUMNS)
+        number, column = chance.randint(1, 16), chance.choice(COLUMNS)
         (value,) = connection.execute(f"SELECT {column} FROM entries WHERE sequence = ?", (number,)).fetchone()
         flipped = flip(value if isinstance(value, bytes) else value.encode(), chance)
         changed = flipped if isinstance(value, bytes) else flipped.decode("latin-1")
@@ -228,11 +230,12 @@ def flip(content: bytes, chance: random.Random) -> bytes:
 
 
 def said(folder: Path) -> list[list[tuple[object, ...]]]:
-    """Everything a ledger says, apart from the steward's notes and the dates of refusals."""
+    """Everything a ledger says, apart from the steward's notes."""
     connection = sqlite3.connect(folder / LEDGER_FILE)
-    tables = ["accounts", "charges", "entries", "releases", "receipts"]
+    tables = ["accounts", "charges", "entries", "releases", "receipts", "refusals", "pins", "decisions"]
     rows = [sorted(connection.execute(f"SELECT * FROM {table}").fetchall()) for table in tables]
-    rows.append(sorted(connection.execute("SELECT plan_id, sequence FROM refusals").fetchall()))
+    # The hour is a hint.
+    rows.append(sorted(connection.execute("SELECT plan_id, plan, asked_by FROM plans").fetchall()))
     connection.close()
     return rows
 
@@ -279,7 +282,7 @@ def test_ten_thousand_flipped_bits_are_found(folder: Path, flips: Callable[..., 
 
 def test_an_export_says_the_same_as_its_ledger(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "ledger.jsonl"
-    assert export(folder, out) == 15
+    assert export(folder, out) == 16
     assert verify(out) == verify(folder)
     assert b"PRIVATE" not in out.read_bytes()
 

@@ -11,6 +11,8 @@ from coordinator.planning.plans import plans_for
 from coordinator.rounds.stored_answers import decode_answer
 from coordinator.store.rounds import decode_plan, encode_plan
 from site_agent.answering.admission import Approval, admit
+from site_agent.store.askers import Asking
+from tests.fixtures.asking import asked_by
 from tests.protos.test_codec_training import STEP
 from tests.site_agent.lone_site import NAME, STUDY, LoneSite
 from wardround.analyst.learning.request import TrainingRequest, model_of, parse_request
@@ -55,7 +57,7 @@ def test_the_refusal_names_the_character_in_the_sites_own_log(tmp_path: Path) ->
 def test_a_plan_that_was_paid_for_before_is_answered(tmp_path: Path) -> None:
     site = LoneSite(tmp_path, study=OPEN)
     plan = hostile(site)
-    site.ledger.spend(price(plan, site.study), head=EMPTY)
+    site.ledger.spend(price(plan, site.study), Asking(plan, asked_by(plan)), head=EMPTY)
     assert isinstance(site.pipeline.run(site.task(plan)), Released)
 
 
@@ -63,7 +65,7 @@ def test_a_request_of_before_that_a_steward_approves_ends_in_a_refusal(tmp_path:
     site = LoneSite(tmp_path, study=OPEN, approval=Approval.MANUAL)
     signed = site.task(hostile(site))
     site.ledger.hold(signed, summary="as an older version wrote it")
-    site.ledger.decide(signed.task.plan.plan_id, approve=True)
+    site.ledger.decide(signed.task.plan.plan_id, approve=True, by="ann")
     (again,) = site.ledger.decided()
     assert isinstance(site.pipeline.run(again), Declined)
 

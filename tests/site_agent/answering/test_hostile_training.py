@@ -236,7 +236,7 @@ def test_a_steward_says_yes_to_a_training_as_a_whole(tmp_path: Path) -> None:
         "0.25 of the patients are held out; each site's noised sums are shown; approving it approves all of its rounds]"
     )
     assert not site.read
-    site.ledger.decide(request.plan_id, approve=True)
+    site.ledger.decide(request.plan_id, approve=True, by="ann")
     for turn in (1, 0, 2):
         assert isinstance(run(site, step(turn, of=shown)), Released)
     assert len(site.ledger.requests()) == 1
@@ -247,7 +247,7 @@ def test_a_training_that_a_steward_denies_is_refused(tmp_path: Path) -> None:
     site = LoneSite(tmp_path, study=TRAINED, approval=Approval.MANUAL)
     run(site, step())
     (request,) = site.ledger.requests()
-    site.ledger.decide(request.plan_id, approve=False)
+    site.ledger.decide(request.plan_id, approve=False, by="ann")
     reply = run(site, step())
     assert isinstance(reply, Declined)
     assert reply.code == "ApprovalDenied"

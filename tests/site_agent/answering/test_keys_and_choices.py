@@ -365,6 +365,6 @@ def test_a_steward_is_told_that_texts_would_leave(tmp_path: Path) -> None:
     (request,) = site.ledger.requests()
     assert f"texts whose noisy count is above {plan.threshold} leave the hospital" in request.summary
     assert not site.read
-    site.ledger.decide(plan.plan_id, approve=True)
+    site.ledger.decide(plan.plan_id, approve=True, by="ann")
     assert released(site, plan).keys == ("a",)
     site.ledger.close()

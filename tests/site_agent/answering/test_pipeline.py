@@ -12,6 +12,7 @@ from site_agent.answering.admission import Approval
 from site_agent.answering.pipeline import Pipeline
 from site_agent.reading.dataset import TableSource
 from site_agent.serving.open_dataset import open_dataset
+from site_agent.store.askers import Asking
 from site_agent.store.ledger import SiteLedger
 from tests.site_agent.lone_site import NAME, LoneSite, Rows
 from wardround.federation.errors import InvariantBroken, SourceFailed
@@ -113,7 +114,7 @@ def test_a_paid_plan_can_no_longer_be_refused(tmp_path: Path) -> None:
     signed = site.task()
     assert isinstance(site.pipeline.run(signed), Failed)
     with pytest.raises(InvariantBroken):
-        site.ledger.refuse(signed.task.plan.plan_id, RefusalReason.PLAN)
+        site.ledger.refuse(Asking(signed.task.plan, signed.asked_by), RefusalReason.PLAN)
     assert site.spent != Cost.zero()
     site.ledger.close()
 
@@ -195,7 +196,7 @@ def test_a_plan_waits_for_the_steward_before_anything_is_spent(tmp_path: Path) -
     (request,) = site.ledger.requests()
     assert "COUNT(*)" in request.summary
     assert "ε = 0.5" in request.summary
-    site.ledger.decide(plan_id, approve=True)
+    site.ledger.decide(plan_id, approve=True, by="ann")
     assert isinstance(site.pipeline.run(signed), Released)
     site.ledger.close()
 
@@ -204,7 +205,7 @@ def test_a_denied_plan_is_refused_for_good(tmp_path: Path) -> None:
     site = LoneSite(tmp_path, approval=Approval.MANUAL)
     signed = site.task()
     site.pipeline.run(signed)
-    site.ledger.decide(signed.task.plan.plan_id, approve=False)
+    site.ledger.decide(signed.task.plan.plan_id, approve=False, by="ann")
     told = [site.pipeline.run(signed) for _ in range(2)]
     assert all(isinstance(word, Declined) and word.code == "ApprovalDenied" for word in told)
     assert not site.read

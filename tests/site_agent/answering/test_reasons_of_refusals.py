@@ -11,9 +11,12 @@ import pytest
 from site_agent.answering.admission import Approval
 from site_agent.answering.memory_check import Room
 from site_agent.reading.memory_limits import LEAST_MEBIBYTES, Limits
+from site_agent.store.ledger import utc_today
+from tests.fixtures.asking import asked_by
 from tests.site_agent.answering.test_hostile_training import TRAINED, step
 from tests.site_agent.answering.test_hostile_training import plan as training_plan
 from tests.site_agent.lone_site import LoneSite, Rows
+from wardround.federation import canonical
 from wardround.federation.errors import SchemaRefused
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.ledger.entry_body import decode_body
@@ -49,6 +52,8 @@ CASES: dict[RefusalReason, Case] = {
     RefusalReason.SCHEMA: ({"rows": OtherColumns()}, asked()),
     RefusalReason.OWN_BUDGET: ({"max_epsilon_per_plan": 8.0}, asked(epsilon=4.5)),
     RefusalReason.DENIED: ({"approval": Approval.MANUAL}, asked()),
+    RefusalReason.ANALYST: ({"analysts": ("amira", "ben")}, asked()),
+    RefusalReason.SIGNATURE: ({"max_epsilon_per_plan": 3.0}, asked(epsilon=2.5)),
 }
 
 
@@ -57,14 +62,18 @@ def test_each_reason_has_its_cause_and_costs_and_reads_nothing(tmp_path: Path, r
     policy, plan_of = CASES[reason]
     site = LoneSite(tmp_path, study=TRAINED, **policy)  # type: ignore[arg-type]
     plan = plan_of(site)
-    reply = site.pipeline.run(site.task(plan))
+    task = site.task(plan)
+    if reason is RefusalReason.SIGNATURE:
+        task = dataclasses.replace(task, asked_by=asked_by(plan, epsilon=0.5))
+    reply = site.pipeline.run(task)
     if reason is RefusalReason.DENIED:
-        site.ledger.decide(plan.plan_id, approve=False)
-        reply = site.pipeline.run(site.task(plan))
+        site.ledger.decide(plan.plan_id, approve=False, by="ann")
+        reply = site.pipeline.run(task)
     assert isinstance(reply, Declined)
     assert reply.code == reason
     # Nothing of the sentence that stays in the site's log is in what leaves.
-    assert decode_body(reply.entry.body) == {"plan_id": plan.plan_id, "code": reason.value}
+    shown = {"plan_id": plan.plan_id, "code": reason.value, "asked": canonical.digest(task.asked_by)}
+    assert decode_body(reply.entry.body) == shown | {"date": utc_today().isoformat()}
     assert not site.read
     assert not site.ledger.charged(plan.plan_id)
 

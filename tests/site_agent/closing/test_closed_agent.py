@@ -84,7 +84,8 @@ def test_a_closed_table_is_said_once_and_remembered_once_an_hour(
             now[0] = 900.0 * quarter
             for task in tasks(site, "visits", 3):
                 assert isinstance(site.pipeline.run(task), Failed)
-    said = [record.message for record in caplog.records]
+    first, *said = (record.message for record in caplog.records)
+    assert first.startswith("analyst ada asks for the first time")
     assert said == [
         "the table visits is closed: a question could not read it to the end",
         *["the table visits is closed; fix its source, or run: wardround site reopen"] * 2,
@@ -131,11 +132,11 @@ def test_what_a_steward_approved_is_tried_again_without_haste_and_holds_nobody_u
     agent = Agent(site.pipeline, site.ledger, link, now_seconds=lambda: now[0])
     for _ in range(2):
         agent.step(wait_seconds=0.0)
-    site.ledger.decide(visit.task.plan.plan_id, approve=True)
+    site.ledger.decide(visit.task.plan.plan_id, approve=True, by="ann")
     for _ in range(100):
         agent.run_approved()
     assert [type(word) for word in link.submitted] == [Pending, Pending, Failed]
-    site.ledger.decide(lab.task.plan.plan_id, approve=True)
+    site.ledger.decide(lab.task.plan.plan_id, approve=True, by="ann")
     agent.run_approved()
     assert [type(word) for word in link.submitted[3:]] == [Released], "the other one does not wait"
     for _ in range(3600):

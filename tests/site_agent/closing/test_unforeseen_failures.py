@@ -115,7 +115,7 @@ def approved(tmp_path: Path) -> Iterator[tuple[LoneSite, Agent]]:
     link = Scripted()
     agent = Agent(site.pipeline, site.ledger, link)
     site.pipeline.run(site.task())
-    site.ledger.decide(site.plan().plan_id, approve=True)
+    site.ledger.decide(site.plan().plan_id, approve=True, by="ann")
     yield site, agent
     site.ledger.close()
 

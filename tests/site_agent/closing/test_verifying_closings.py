@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.federation.ledger.ledger_bench import Bench, charge, forgotten, plan_id
+from tests.federation.ledger.ledger_bench import Bench, forgotten, plan_id, spend
 from tests.federation.ledger.test_verify_site import CAPPED, FROZEN, RELEASED, Said, codes, paid, signed
 from tests.site_agent.closing.failing_sources import BAD, COHORTS, STUDY, asking, sqlite_that_raises
 from tests.site_agent.closing.watched_site import WatchedSite
@@ -21,7 +21,6 @@ from wardround.federation.ledger.verify.evidence import Evidence, export
 from wardround.federation.ledger.verify.verify import judge, verify
 from wardround.federation.plan.task import Released
 from wardround.federation.study.study_file import parse_study
-from wardround.federation.trust.entry import EMPTY
 
 STUDY_TEXT = canonical.encode(parse_study(STUDY)).decode()
 
@@ -194,7 +193,7 @@ def forget_the_tables(folder: Path) -> None:
 def test_an_older_ledger_is_valid_as_it_is_and_gains_the_tables_when_it_is_opened(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.answer("a")
-    bench.ledger.spend(charge("b"), head=EMPTY)
+    spend(bench.ledger, "b")
     bench.ledger.close()
     forget_the_tables(tmp_path)
     before = verify(tmp_path)

@@ -12,6 +12,7 @@ from site_agent.reading.batches import Fingerprint
 from site_agent.reading.dataset import Tables
 from site_agent.reading.examples import Examples
 from site_agent.store.ledger import SiteLedger
+from tests.fixtures.asking import ADA, ANALYST
 from tests.site_agent.closing.failing_sources import KEY, STUDY
 from tests.site_agent.lone_site import LoneSite
 from wardround.federation.forms.parts import AnswerLayout
@@ -58,6 +59,8 @@ class WatchedSite(LoneSite):
         self.day = datetime.date(2026, 1, 1)
         self.restart()
         self.put(tables)
+        # Who asks is known, so that nothing is said of it.
+        self.ledger.analysts.trust(ANALYST, ADA.public, by="ann")
 
     def put(self, tables: Tables) -> None:
         """Let the site answer from these tables."""
@@ -81,6 +84,6 @@ class WatchedSite(LoneSite):
         """What the chain says, without what every chain begins with."""
         with self.ledger._database.reading() as connection:
             found = connection.execute(
-                "SELECT kind FROM entries WHERE kind NOT IN ('opened', 'capped') ORDER BY sequence"
+                "SELECT kind FROM entries WHERE kind NOT IN ('opened', 'capped', 'pinned') ORDER BY sequence"
             )
             return [kind for (kind,) in found]

@@ -14,9 +14,11 @@ from site_agent.reading.sources.files.file_soundness import Reading, Soundness
 from tests.site_agent.readers.poisoned_sites import AGREED, differs
 from tests.site_agent.readers.poisoned_tables import KINDS, QUESTIONS, STEP, Cell, Poison, csv_file, drawn, rows, worlds
 from tests.site_agent.sources.postgresql_cluster import absent
+from wardround.federation.models.training import Step
 from wardround.federation.plan.task import AskRequest
+from wardround.federation.plan.typed import type_query
 from wardround.federation.question.answer import Answer
-from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite
+from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
 
 NO_POSTGRESQL = pytest.mark.skipif(bool(absent()), reason=absent())
@@ -57,9 +59,10 @@ def answers(folder: Path, sites: dict[str, Dataset]) -> list[tuple[object, ...]]
     folder.mkdir()
     simulated = {name: SimulatedSite(dataset, 1000, ZeroNoise()) for name, dataset in sites.items()}
     federation = SimulatedFederation(AGREED, simulated, folder=folder, noiseless=True)
-    link, found = DirectAnalystLink(federation.coordinator), []
+    link, found = federation.client.link, []
     for query in (*QUESTIONS, STEP):
-        plan_id = link.ask(AskRequest(query, epsilon=None if query is STEP else 20.0))
+        exact = query if isinstance(query, Step) else type_query(query, AGREED).query
+        plan_id = link.ask(AskRequest(exact, epsilon=None if query is STEP else 20.0))
         answer: object = None
         while not isinstance(answer, Answer):
             answer = link.watch(plan_id, seen=0, wait_seconds=0.0)

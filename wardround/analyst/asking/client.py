@@ -22,6 +22,7 @@ from wardround.analyst.asking.builder import Draft
 from wardround.analyst.asking.multi_round import MultiRoundQuestion, course_of
 from wardround.analyst.asking.wanted_errors import WantedError, errors_of
 from wardround.analyst.link.link import AnalystLink, RoundNotice, Waiting
+from wardround.analyst.link.signing import SignedLink, Signer, own_identity, with_purpose
 from wardround.analyst.showing.budget import BudgetResult
 from wardround.analyst.showing.description import Description
 from wardround.analyst.showing.foreseen import foreseen_lines
@@ -44,10 +45,15 @@ Question = str | Query | Draft
 
 
 class Client:
-    """One analyst's conversation with one study's coordinator, over any link."""
+    """One analyst's conversation with one study's coordinator, over any link.
 
-    def __init__(self, link: AnalystLink, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._link = link
+    Every question carries the signature of `signer`; without one nobody signs, and at each site a person has to decide.
+    """
+
+    def __init__(
+        self, link: AnalystLink, *, signer: Signer | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._link = link if signer is None else SignedLink(link, signer, lambda: self.study.study_hash)
         self._clock = clock
         self._study: Study | None = None
 
@@ -73,6 +79,7 @@ class Client:
         fresh: bool = False,
         nonce: str = "",
         search: bool = False,
+        purpose: str = "",
         limit_seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_round: Callable[[RoundNotice], None] | None = None,
@@ -85,7 +92,8 @@ class Client:
         takes several rounds, `epsilon` is for all of them. `on_note` is told, before anything is asked, which hospitals
         will refuse it or let a person decide; all of them are asked none the less. With
         `error`, a half-width at 95 %, ε is the least that gives it, and at most `epsilon`; of several aggregates each
-        needs its own, in order or by name.
+        needs its own, in order or by name. The `purpose`, why you ask, is signed with the question and shown to the
+        hospitals' stewards; it is no part of the question.
 
         Raises:
             AwaitingApproval: a site's steward has yet to decide; ask again later.
@@ -94,7 +102,7 @@ class Client:
             TooFewSites: too few hospitals would answer, by their public limits: nothing was charged; or did.
         """
         course = self._course(question, epsilon, delta, search=search)
-        waiting = self._waiting(limit_seconds, on_progress, on_round, on_note)
+        waiting = self._waiting(limit_seconds, on_progress, on_round, on_note, purpose=purpose)
         errors = errors_of(error, course)
         terms = _terms(epsilon, delta, nonce=fresh_nonce() if fresh else nonce, errors=errors)
         return result_of(course, run(course, terms, waiting, self.study), self.study)
@@ -125,6 +133,7 @@ class Client:
         nonce: str = "",
         out: str | os.PathLike[str] | None = None,
         under: str | os.PathLike[str] | None = None,
+        purpose: str = "",
         limit_seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_round: Callable[[TrainingRound], None] | None = None,
@@ -134,7 +143,7 @@ class Client:
 
         The same request again replays the stored rounds and costs nothing, unless it is `fresh`; a fresh one that was
         interrupted goes on with its `nonce`. The model is kept in the folder `out`, or in one of its own `under` a
-        folder, and nowhere when neither is given.
+        folder, and nowhere when neither is given. A `purpose` stands in place of the request's own.
 
         Raises:
             AwaitingApproval: a site's steward has yet to decide; ask again later.
@@ -144,10 +153,12 @@ class Client:
         """
         from wardround.analyst.learning.driver import drive  # noqa: PLC0415 - only for whoever trains
         from wardround.analyst.learning.model_store import check_folder  # noqa: PLC0415
+        from wardround.analyst.learning.request import TrainingRequest, read_request  # noqa: PLC0415
         from wardround.analyst.learning.trained_model import TrainingResult  # noqa: PLC0415
 
-        waiting = self._waiting(limit_seconds, on_progress)
-        beginning = self._beginning(request, nonce=fresh_nonce() if fresh else nonce.lower())
+        wanted = request if isinstance(request, TrainingRequest) else read_request(Path(request))
+        waiting = self._waiting(limit_seconds, on_progress, purpose=purpose or wanted.purpose)
+        beginning = self._beginning(wanted, nonce=fresh_nonce() if fresh else nonce.lower())
         if on_note is not None:
             for line in foreseen_lines(beginning.preview):
                 on_note(line)
@@ -188,11 +199,13 @@ class Client:
         on_progress: Callable[[Progress], None] | None,
         on_round: Callable[[RoundNotice], None] | None = None,
         on_note: Callable[[str], None] | None = None,
+        *,
+        purpose: str = "",
     ) -> Waiting:
         if limit_seconds is not None and not limit_seconds > 0:
             raise QueryMistaken(f"limit_seconds must be above 0, not {limit_seconds!r}.")
         return Waiting(
-            self._link,
+            with_purpose(self._link, purpose),
             self._clock,
             limit_seconds=limit_seconds,
             on_progress=on_progress,
@@ -238,11 +251,16 @@ def fresh_nonce() -> str:
 
 
 def connect(profile: str | os.PathLike[str]) -> Client:
-    """A client for the coordinator that an analyst's profile names."""
+    """A client for the coordinator that an analyst's profile names.
+
+    It signs by the key beside the profile, which is made with the first question.
+    """
     # The wire is loaded only here: the simulation uses a client without it.
     from wardround.analyst.link.grpc_link import GrpcAnalystLink, open_profile  # noqa: PLC0415
 
-    return Client(GrpcAnalystLink(open_profile(Path(profile), now=datetime.datetime.now(datetime.UTC))))
+    path = Path(profile)
+    own = open_profile(path, now=datetime.datetime.now(datetime.UTC))
+    return Client(GrpcAnalystLink(own), signer=Signer(own.name, lambda: own_identity(path)))
 
 
 def _asked(question: Question, study: Study) -> BoundQuestion:

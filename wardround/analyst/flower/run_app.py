@@ -25,6 +25,7 @@ from wardround.analyst.learning.planner import outline
 from wardround.analyst.learning.predictor import Predictor
 from wardround.analyst.learning.request import PLAIN, TrainingRequest, read_request
 from wardround.analyst.link.link import AnalystLink
+from wardround.analyst.link.signing import with_purpose
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.models import definition_of
 from wardround.federation.question.answer import Answer, PrivacyStatement
@@ -109,6 +110,7 @@ def grid_over(
         study, link = federation.study, federation.link
     else:
         study, link = federation.study(), federation
+    link = with_purpose(link, wanted.purpose)
     exact = outline(wanted, study, sites=link.sites())
     beginning = prepared(exact, study, link, nonce=nonce, combine=None)
     return WardroundGrid(PrivateRounds(beginning, study, link, clock=clock, on_round=on_round))

@@ -23,6 +23,7 @@ from wardround.federation.question.cohort import Expression
 from wardround.federation.question.typed_cohort import typed_cohort
 from wardround.federation.strict_toml import Section, check_plain, nearest, parse, read_text
 from wardround.federation.study.study import Study
+from wardround.federation.trust.asked_by import check_purpose
 
 PLAIN = "fedavg"
 """The strategy that is the sum itself, and needs nothing but this project."""
@@ -57,7 +58,8 @@ class TrainingRequest:
     """What to fit, from what, for how much; what is None or 0 is chosen by the planner.
 
     `patients` is a public guess of how many there are in all; `batch_size` is of all sites together. `by_site` shows
-    each site's noised sums to the analyst, so that an impossible one can be named and left out.
+    each site's noised sums to the analyst, so that an impossible one can be named and left out. `purpose` is told to
+    the hospitals and is no part of the training.
     """
 
     kind: ModelKind
@@ -78,6 +80,7 @@ class TrainingRequest:
     patients: int | None = None
     clip: float | None = None
     by_site: bool = False
+    purpose: str = ""
 
     @property
     def held_out(self) -> Fraction:
@@ -142,6 +145,7 @@ def parse_request(text: str, *, name: str = "request.toml") -> TrainingRequest:
         patients=top.integer("patients", lower=1, upper=MOST_PATIENTS) if "patients" in given else None,
         clip=top.number("clip", lower=1e-3, upper=1e3) if "clip" in given else None,
         by_site=_truth(top, "by_site"),
+        purpose=top.text("purpose", "") if "purpose" in given else "",
     )
     try:
         return sound(request)
@@ -151,9 +155,21 @@ def parse_request(text: str, *, name: str = "request.toml") -> TrainingRequest:
 
 def sound(request: TrainingRequest) -> TrainingRequest:
     """The same request if its parts go together, whoever made it; otherwise one sentence."""
-    for sentence in (*_faults_of_numbers(request), *_faults_of_a_kind(request), *_faults_of_a_schedule(request)):
+    for sentence in (
+        *_faults_of_numbers(request),
+        *_faults_of_a_kind(request),
+        *_faults_of_a_schedule(request),
+        *_faults_of_a_purpose(request),
+    ):
         raise QueryMistaken(sentence)
     return request
+
+
+def _faults_of_a_purpose(request: TrainingRequest) -> Iterator[str]:
+    try:
+        check_purpose(request.purpose)
+    except QueryMistaken as mistake:
+        yield mistake.message
 
 
 def _faults_of_numbers(request: TrainingRequest) -> Iterator[str]:

@@ -22,6 +22,7 @@ ROLES: dict[str, dict[str, Offer]] = {
         "describe": Offer("analyst_commands", "Show tables, hospitals with their limits, and what is left."),
         "train": Offer("training_commands", "Train a model across the hospitals."),
         "budget": Offer("analyst_commands", "Show what the study has spent and what is left."),
+        "analyst": Offer("identity_commands", "Show by which key hospitals know you."),
     },
     "For hospitals": {
         "site": Offer("site_commands", "Run a hospital's side: enrol, check, serve, approve, look back."),

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
+from wardround.federation import canonical
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.models.training import MAX_ROUNDS, MAX_STAGES, RATE_UNIT
+from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.entry import Entry, Head
 from wardround.privacy.accounting.cost import PURE_UNIT, Cost, Fact
 from wardround.privacy.budget.facts import AnyFact, BlockFact, StageFact, StepFact
@@ -107,6 +109,14 @@ def facts_in(body: Mapping[str, object]) -> tuple[AnyFact, ...]:
     if not isinstance(listed, list):
         raise LedgerCorrupt(private="an entry has no list of facts")
     return tuple(_fact(item) for item in listed)
+
+
+def asked_body(asked_by: AskedBy | None, *, proven: bool = True) -> dict[str, Plain]:
+    """Who asked: the digest of the word that says so, empty where nobody signed, and name and key where `proven`."""
+    if asked_by is None:
+        return {"asked": ""}
+    asker = {"analyst": asked_by.analyst, "analyst_key": asked_by.key.key} if proven else {}
+    return {"asked": canonical.digest(asked_by), **asker}
 
 
 def text_in(body: Mapping[str, object], key: str) -> str:

@@ -82,5 +82,28 @@ BEGIN SELECT RAISE(ABORT, 'a closed table is not read'); END;
 CREATE TRIGGER IF NOT EXISTS a_closed_table_releases_nothing BEFORE INSERT ON releases
 WHEN EXISTS (SELECT 1 FROM readings JOIN closed_tables USING (name) WHERE plan_id = NEW.plan_id)
 BEGIN SELECT RAISE(ABORT, 'a closed table releases nothing'); END;
+-- the key by which an analyst is known here, and the entry that says since when
+CREATE TABLE IF NOT EXISTS pins (
+    analyst  TEXT PRIMARY KEY,
+    key      TEXT NOT NULL,
+    sequence INTEGER NOT NULL UNIQUE REFERENCES entries (sequence)
+) STRICT, WITHOUT ROWID;
+-- what was asked and by whom, in canonical form, of every plan that was charged, held or refused; nobody signed where
+-- `asked_by` is empty; `hour` is local time and a hint: it decides nothing and never leaves
+CREATE TABLE IF NOT EXISTS plans (
+    plan_id  TEXT PRIMARY KEY,
+    plan     BLOB NOT NULL,
+    asked_by BLOB NOT NULL,
+    hour     TEXT NOT NULL
+) STRICT;
+CREATE TRIGGER IF NOT EXISTS plans_are_never_changed BEFORE UPDATE OF plan_id, plan, asked_by ON plans
+BEGIN SELECT RAISE(ABORT, 'what was asked is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS plans_are_never_removed BEFORE DELETE ON plans
+BEGIN SELECT RAISE(ABORT, 'what was asked is never removed'); END;
+-- a steward's last word on a plan, by the entry that says it
+CREATE TABLE IF NOT EXISTS decisions (
+    plan_id  TEXT PRIMARY KEY REFERENCES requests (plan_id),
+    sequence INTEGER NOT NULL UNIQUE REFERENCES entries (sequence)
+) STRICT, WITHOUT ROWID;
 """
-"""What older ledgers gain when they are opened: what trainings need, and what closed tables do."""
+"""What older ledgers gain when they are opened: what trainings need, what closed tables do, and who asked."""

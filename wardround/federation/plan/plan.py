@@ -16,12 +16,12 @@ from typing import Annotated, Generic, TypeVar
 from wardround.federation import canonical
 from wardround.federation.errors import InvariantBroken, PlanRefused
 from wardround.federation.forms.parts import AnswerLayout, Part
-from wardround.federation.limits import Many, Member, Names, Needed, Nonce, StudyHash, Whole
+from wardround.federation.limits import MAX_AGGREGATES, Many, Member, Names, Needed, Nonce, StudyHash, Whole
 from wardround.federation.models.step_layout import LENGTH, StepLayout, step_form, width_of
 from wardround.federation.models.training import Scale, StageKind, Step, Training
 from wardround.federation.plan.layout import layout
 from wardround.federation.plan.typed import type_query
-from wardround.federation.question.query import MAX_AGGREGATES, Query
+from wardround.federation.question.query import Query
 from wardround.federation.statistics import own_definition
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import PURE_UNIT, Cost, Fact, total

@@ -1,16 +1,21 @@
-"""What travels, as words: an analyst's request in; a task out to a site, a submission back, a receipt for it."""
+"""What travels, as words: an analyst's request in; a task out to a site, a submission back, a receipt for it.
+
+Beside both the request and the task stands who asked, in the analyst's own signature. The coordinator's signature on a
+task does not cover it: it needs no other than its own, and a site of an earlier version, which does not know it, must
+find the task signed as before.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from wardround.federation import canonical
 from wardround.federation.limits import (
     SIGNATURE_BYTES,
-    Above,
-    Below,
-    Finite,
+    Delta,
+    Epsilon,
+    Errors,
     Many,
     Needed,
     Nonce,
@@ -22,7 +27,8 @@ from wardround.federation.limits import (
 from wardround.federation.models.training import Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan
-from wardround.federation.question.query import MAX_AGGREGATES, Query
+from wardround.federation.question.query import Query
+from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import Identity, PublicIdentity, Purpose
 
@@ -45,19 +51,20 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class SignedTask:
-    """A task under the coordinator's signature."""
+    """A task under the coordinator's signature, and who asked it under the analyst's; None where nobody signed."""
 
     task: Annotated[Task, _NOT_WHOLE]
     signature: Annotated[bytes, Size("a task's signature", SIGNATURE_BYTES)]
+    asked_by: AskedBy | None = field(default=None, metadata=canonical.LATER)
 
     def signed_by(self, coordinator: PublicIdentity) -> bool:
         """Whether the coordinator this site enrolled with signed exactly this task."""
         return coordinator.verifies(Purpose.TASK, self.task.encode(), self.signature)
 
 
-def sign_task(task: Task, coordinator: Identity) -> SignedTask:
+def sign_task(task: Task, coordinator: Identity, asked_by: AskedBy | None = None) -> SignedTask:
     """The task as it is handed out."""
-    return SignedTask(task, coordinator.sign(Purpose.TASK, task.encode()))
+    return SignedTask(task, coordinator.sign(Purpose.TASK, task.encode()), asked_by)
 
 
 MAX_CHAIN = 64
@@ -112,20 +119,34 @@ class AskRequest:
 
     `errors` are the largest half-widths at 95 % that the analyst takes, one for each aggregate; the coordinator finds
     the least ε for them, and `epsilon` is then the most that it may be. A step says how sharp it is by itself: ε and δ
-    are None then, and there are no errors.
+    are None then, and there are no errors. Whoever only looks what a question would cost signs nothing.
     """
 
     query: Annotated[Query | Step, Needed("a question asks nothing.")]
-    epsilon: Annotated[float, Finite("ε", lower=0.0), Above("ε", 0.0)] | None = None
-    delta: Annotated[float, Finite("δ", lower=0.0), Below("δ", 1.0)] | None = None
+    epsilon: Epsilon | None = None
+    delta: Delta | None = None
     nonce: Nonce = ""
-    errors: Annotated[
-        tuple[Annotated[float, Finite("an error", lower=0.0), Above("an error", 0.0)], ...],
-        Many("a question has too many errors.", MAX_AGGREGATES),
-    ] = ()
+    errors: Errors = ()
+    asked_by: AskedBy | None = None
 
     def fault(self) -> str | None:
         """A step is as sharp as its training says, and a text that would forge a line is never asked about."""
-        if isinstance(self.query, Step) and (self.epsilon, self.delta, self.errors) != (None, None, ()):
+        terms = (self.epsilon, self.delta, self.errors)
+        if isinstance(self.query, Step) and terms != (None, None, ()):
             return "a step has the noise of its training."
+        if self.asked_by is not None and terms != (self.asked_by.epsilon, self.asked_by.delta, self.asked_by.errors):
+            return "a question is signed with another ε, δ or error than it has."
         return None if (fault := fault_in(self.query)) is None else f"a text in a question {fault}."
+
+
+def sign_request(
+    request: AskRequest, identity: Identity, *, analyst: str, study_hash: str, purpose: str = ""
+) -> AskRequest:
+    """The request with who asks it, and why, under the analyst's own signature.
+
+    What is asked must be as a plan would say it, with typed literals: a site compares the two.
+    """
+    epsilon, delta = (None if each is None else float(each) for each in (request.epsilon, request.delta))
+    asked = AskedBy(analyst, identity.public, purpose, epsilon, delta, tuple(map(float, request.errors)), b"")
+    message = asked.message(study_hash, canonical.encode(request.query), request.nonce.lower())
+    return replace(request, asked_by=replace(asked, signature=identity.sign(Purpose.QUESTION, message)))

@@ -15,9 +15,8 @@ from wardround.federation.errors import QueryMistaken
 from wardround.federation.forms.definition import ORDERED, Number, no_keys
 from wardround.federation.forms.grids import LEVELS
 from wardround.federation.forms.parts import exact_number
-from wardround.federation.limits import MAX_TEXT
+from wardround.federation.limits import MAX_AGGREGATES, MAX_TEXT
 from wardround.federation.question.query import (
-    MAX_AGGREGATES,
     MAX_BINS,
     MAX_EDGES,
     MAX_GROUP_COLUMNS,

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from wardround.federation.limits import (
     INFINITE_IF_ABSENT,
+    MAX_AGGREGATES,
     MAX_SITES,
     MAX_TEXT,
     Distinct,
@@ -31,7 +32,7 @@ from wardround.federation.limits import (
     word_of,
 )
 from wardround.federation.question.cohort import ColumnName
-from wardround.federation.question.query import MAX_AGGREGATES, MAX_CELLS, MAX_GROUP_COLUMNS, Statistic
+from wardround.federation.question.query import MAX_CELLS, MAX_GROUP_COLUMNS, Statistic
 from wardround.federation.study.study import Unit, Value
 from wardround.privacy.mechanisms.private_selection import Choosing
 from wardround.privacy.noise.distribution import Mechanism

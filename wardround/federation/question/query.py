@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from wardround.federation.limits import MAX_TEXT, Finite, Many, Member, Text, Whole
+from wardround.federation.limits import MAX_AGGREGATES, MAX_TEXT, Finite, Many, Member, Text, Whole
 from wardround.federation.question.cohort import ColumnName, Expression
 from wardround.federation.study.study import Column, Table, Value
 
-MAX_AGGREGATES = 32
 MAX_GROUP_COLUMNS = 4
 MAX_COLUMNS = 12
 """How many columns one aggregate may look at."""

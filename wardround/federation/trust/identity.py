@@ -6,6 +6,7 @@ shown as one over a task.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -18,7 +19,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.limits import hash_of
-from wardround.federation.private_files import write_private
+from wardround.federation.private_files import create_whole, write_private
+
+KEY_FORM = "ed25519:"
+"""How a whole public key begins where a person writes it, so that nobody takes a fingerprint for one."""
 
 
 class Purpose(StrEnum):
@@ -28,6 +32,7 @@ class Purpose(StrEnum):
     TASK = "task"
     ENTRY = "entry"
     INVITATION = "invitation"
+    QUESTION = "question"
 
 
 def _framed(purpose: Purpose, message: bytes) -> bytes:
@@ -45,6 +50,17 @@ class PublicIdentity:
     """The public half: 32 bytes, written as hexadecimal."""
 
     key: Annotated[str, hash_of("an identity key")]
+
+    @property
+    def written(self) -> str:
+        """The whole key as a person writes it."""
+        return f"{KEY_FORM}{self.key}"
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the key in groups of four digits: what two people read to each other to compare it."""
+        digits = hashlib.sha256(bytes.fromhex(self.key)).hexdigest()
+        return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 
     def verifies(self, purpose: Purpose, message: bytes, signature: bytes) -> bool:
         """Whether this identity signed `message` for `purpose`."""
@@ -66,20 +82,26 @@ class Identity:
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
-    def load(cls, path: Path) -> Identity:
+    def load(cls, path: Path, *, lost: str = "restore it from the backup of its folder.") -> Identity:
+        """The key in a file; `lost` is what to do where it holds none."""
         try:
             key = load_pem_private_key(path.read_bytes(), password=None)
         except (OSError, ValueError):
             key = None
         if not isinstance(key, Ed25519PrivateKey):
-            raise ConfigurationMistaken(
-                f"{path} does not hold an Ed25519 signing key; restore it from the backup of its folder."
-            )
+            raise ConfigurationMistaken(f"{path} does not hold an Ed25519 signing key; {lost}")
         return cls(key)
 
     def save(self, path: Path) -> None:
         """Write the key, readable by its owner only."""
-        write_private(path, self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        write_private(path, self._pem())
+
+    def create(self, path: Path) -> None:
+        """The same, and never in place of anything: `FileExistsError` where the name is taken."""
+        create_whole(path, self._pem())
+
+    def _pem(self) -> bytes:
+        return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     @property
     def public(self) -> PublicIdentity:

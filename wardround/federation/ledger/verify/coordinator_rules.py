@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger.entry_body import cap_in, cost_in, facts_in, text_in
+from wardround.federation.ledger.verify.asker_rules import ReservedAskers
 from wardround.federation.ledger.verify.evidence import Store
 from wardround.federation.ledger.verify.problems import Code, Problem
 from wardround.federation.ledger.verify.site_rules import price_of, within
@@ -33,6 +34,7 @@ class CoordinatorRules:
         self._settled: set[str] = set()
         self._answered: dict[str, tuple[int, str]] = {}
         self._blocks = BlockRules()
+        self._askers = ReservedAskers()
 
     @property
     def spent(self) -> Cost:
@@ -72,6 +74,7 @@ class CoordinatorRules:
             yield Problem(0, Code.WRONG_ALLOWANCE)
         yield from self._compare_bytes(store)
         yield from self._blocks.compare(store.steps)
+        yield from self._askers.compare(store)
         for plan_id, (number, hashed) in self._answered.items():
             if store.answers.get(plan_id) != hashed:
                 yield Problem(number, Code.ALTERED_BYTES)
@@ -119,6 +122,7 @@ class CoordinatorRules:
             yield Code.UNKNOWN_SITE
         if plan_id in self._plans or len(set(sites)) != len(sites):
             yield Code.REPEATED_CHARGE
+        yield from self._askers.reserved(entry, body)
         yield from self._blocks.charged(facts, plan_id=plan_id, sites=sites, sequence=entry.sequence)
         self._plans.add(plan_id)
         for site in sites:

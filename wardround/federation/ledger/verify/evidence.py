@@ -12,7 +12,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wardround.federation import canonical
@@ -22,6 +22,7 @@ from wardround.federation.ledger import accounts, chain
 from wardround.federation.ledger.accounts import Balance
 from wardround.federation.ledger.entry_body import decode_body, text_in
 from wardround.federation.ledger.sqlite_file import BUSY_SECONDS, LEDGER_FILE, lost
+from wardround.federation.ledger.verify.askings import StoredAsking, stored_asking
 from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import read_text
 from wardround.federation.study.study_file import parse_study
@@ -30,6 +31,12 @@ from wardround.federation.trust.identity import Identity
 
 FORMAT = "wardround-ledger-1"
 HEADER_KEYS = ("format", "role", "name", "key", "study_hash", "study", "sequence", "digest")
+
+
+_Askings = Mapping[str, StoredAsking]
+_Terms = Mapping[str, tuple[str, float, float]]
+_Pins = Mapping[str, tuple[str, int]]
+_Requests = Mapping[str, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,10 @@ class Store:
 
     `releases` are by plan and, at a coordinator, site; `answers` are hashes by plan; `steps` are the block and the
     place of a round by plan, none in a ledger that was made before there were trainings and never opened since;
-    `closed` are the entries that closed a table, by its name, and none likewise.
+    `closed` are the entries that closed a table, by its name, and none likewise. Who asked is by plan in `askings`, and
+    at a coordinator what for (analyst, ε, δ) in `terms`; `pins` are the analysts' keys that a site knows, with their
+    entries, `requests` the plans that waited for a steward, with state and date, and `decisions` the entries by which
+    one decided. `refused_on` are the dates of refusals.
     """
 
     accounts: Mapping[str, Balance]
@@ -59,6 +69,12 @@ class Store:
     answers: Mapping[str, str]
     steps: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
+    askings: _Askings = field(default_factory=dict)
+    terms: _Terms = field(default_factory=dict)
+    pins: _Pins = field(default_factory=dict)
+    requests: _Requests = field(default_factory=dict)
+    decisions: Mapping[str, int] = field(default_factory=dict)
+    refused_on: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +175,33 @@ def _store(connection: sqlite3.Connection) -> Store:
             releases[plan_id, site] = _stored(plan_id, sequence, bytes(payload))
         for plan_id, answer in connection.execute("SELECT plan_id, answer FROM answers"):
             answers[plan_id] = hashlib.sha256(answer.encode()).hexdigest()
-    return Store(accounts.balances(connection), charges, refusals, releases, receipts, answers, steps, closed)
+    first = Store(accounts.balances(connection), charges, refusals, releases, receipts, answers, steps, closed)
+    return _with_askings(connection, tables, first)
+
+
+def _with_askings(connection: sqlite3.Connection, tables: set[str], store: Store) -> Store:
+    """The same with who asked, by which key, and what a steward said; an earlier version wrote none of it down."""
+    if "askers" in tables:
+        rows = connection.execute("SELECT plan_id, plan, asked_by FROM rounds JOIN askers USING (plan_id)")
+        named = connection.execute("SELECT plan_id, analyst, epsilon, delta FROM rounds")
+        return replace(
+            store,
+            askings={plan_id: stored_asking(plan, asked_by) for plan_id, plan, asked_by in rows},
+            terms={plan_id: (analyst, epsilon, delta) for plan_id, analyst, epsilon, delta in named},
+        )
+    if "plans" not in tables:
+        return store
+    rows = connection.execute("SELECT plan_id, plan, asked_by FROM plans")
+    pins = connection.execute("SELECT analyst, key, sequence FROM pins")
+    requests = connection.execute("SELECT plan_id, state, asked_on FROM requests")
+    return replace(
+        store,
+        askings={plan_id: stored_asking(plan, asked_by) for plan_id, plan, asked_by in rows},
+        pins={analyst: (key, sequence) for analyst, key, sequence in pins},
+        requests={plan_id: (state, asked_on) for plan_id, state, asked_on in requests},
+        decisions=dict(connection.execute("SELECT plan_id, sequence FROM decisions")),
+        refused_on=dict(connection.execute("SELECT plan_id, date FROM refusals")),
+    )
 
 
 def _stored(plan_id: str, sequence: int, payload: bytes) -> StoredBytes:

@@ -39,6 +39,8 @@ class Code(StrEnum):
     ALTERED_BYTES = "AlteredBytes"
     UNLISTED_BYTES = "UnlistedBytes"
     WRONG_REFUSAL = "WrongRefusal"
+    WRONG_ASKER = "WrongAsker"
+    WRONG_DECISION = "WrongDecision"
     WRONG_CLOSING = "WrongClosing"
     WHILE_CLOSED = "WhileClosed"
     UNKNOWN_SITE = "UnknownSite"
@@ -77,6 +79,8 @@ _SENTENCES: Mapping[Code, str] = {
     Code.ALTERED_BYTES: "The bytes of a release or an answer are not those that were signed or paid for.",
     Code.UNLISTED_BYTES: "A stored release or answer is not named by any entry.",
     Code.WRONG_REFUSAL: "A plan was refused after a charge or refusal, or a charge was refunded without one.",
+    Code.WRONG_ASKER: "It is not proved who asked, and nobody approved it; or who asked is not who asked before.",
+    Code.WRONG_DECISION: "A steward's decision came after the answer, or the answer is not as it was decided.",
     Code.WRONG_CLOSING: "A table was closed twice, opened while open or opened itself without cause or twice a day.",
     Code.WHILE_CLOSED: "A charge or a release was made while every table of the study was closed.",
     Code.UNKNOWN_SITE: "An entry names a site that did not enrol, or that enrolled twice.",

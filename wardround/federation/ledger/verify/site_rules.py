@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger.accounts import Balance
 from wardround.federation.ledger.entry_body import acknowledges, cap_in, cost_in, facts_in, text_in
+from wardround.federation.ledger.verify.asker_rules import AskerRules
 from wardround.federation.ledger.verify.evidence import Store
 from wardround.federation.ledger.verify.problems import Code, Problem
 from wardround.federation.ledger.verify.training_rules import BlockRules
@@ -83,6 +84,7 @@ class SiteRules:
         self._refusals: dict[str, Entry] = {}
         self._blocks = BlockRules()
         self._closing = ClosingRules(tables)
+        self._asking = AskerRules()
         self._frozen = False
 
     @property
@@ -109,6 +111,8 @@ class SiteRules:
                 yield from self._refused(entry, body)
             case "closed" | "reopened":
                 yield from self._closing.turned(entry, body)
+            case "pinned" | "held" | "approved" | "denied":
+                yield from self._asking.read(entry, body)
             case "frozen":
                 text_in(body, "reason")
                 self._frozen = True
@@ -118,14 +122,14 @@ class SiteRules:
                 yield Code.MALFORMED_ENTRY
 
     def finish(self) -> Iterator[Problem]:
-        """Nothing: each of a site's rules looks back only."""
-        yield from ()
+        yield from self._asking.finish()
 
     def compare(self, store: Store) -> Iterator[Problem]:
         yield from _index({plan: number for plan, (number, _) in self._charges.items()}, store.charges)
         yield from _index({plan: entry.sequence for plan, entry in self._refusals.items()}, store.refusals)
         yield from _index(self._closing.closed, store.closed)
         yield from self._blocks.compare(store.steps)
+        yield from self._asking.compare(store)
         expected = {self._account: Balance(self._spent, self._allowance)} if self._cap is not None else {}
         if dict(store.accounts) != expected:
             yield Problem(0, Code.WRONG_ACCOUNT)
@@ -157,6 +161,7 @@ class SiteRules:
         if cost != price_of(facts):
             yield Code.WRONG_CHARGE
         yield from self._blocks.charged(facts, plan_id=plan_id, sites=(self._site,), sequence=entry.sequence)
+        yield from self._asking.charged(entry, body, facts)
         self._charges.setdefault(plan_id, (entry.sequence, facts))
         self._spent += cost
         if not self._spent.fits(self._allowance) or (cost != Cost.zero() and self._above_the_cap()):
@@ -178,7 +183,7 @@ class SiteRules:
 
     def _refused(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         plan_id = text_in(body, "plan_id")
-        text_in(body, "code")
+        yield from self._asking.refused(entry, body)
         if plan_id in self._charges or plan_id in self._refusals:
             yield Code.WRONG_REFUSAL
         self._refusals.setdefault(plan_id, entry)

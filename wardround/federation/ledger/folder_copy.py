@@ -101,12 +101,6 @@ def refuse_backup(folder: Path, *, recover: str) -> None:
         )
 
 
-def unmark(folder: Path) -> None:
-    """The folder is the one that goes on."""
-    (folder / MARK).unlink(missing_ok=True)
-    sync_folder(folder)
-
-
 def _copy_database(source: Path, target: Path, report: Report) -> None:
     """Copy a database as it is at one moment."""
     create_private(target).close()
