@@ -24,7 +24,7 @@ from site_agent.reading.dataset import FORMATS, TableSource, kind_of, source_pat
 from site_agent.serving.configuration import SiteConfiguration
 from site_agent.serving.folder import SiteFolder, open_folder
 from site_agent.serving.folder_account import account_path, account_standing, spending
-from site_agent.serving.link import GrpcLink
+from site_agent.serving.link import OTHER_STUDY, GrpcLink, expired
 from site_agent.serving.open_dataset import site_dataset
 from site_agent.store.ledger import SiteLedger
 from wardround.federation.errors import FederationError, SourceAway
@@ -141,11 +141,7 @@ def _certificate(folder: SiteFolder) -> CheckFinding:
     begins, ends = validity(load_certificate(read_text(file).encode(), name=str(file)))
     now = datetime.datetime.now(datetime.UTC)
     if now >= ends:
-        text = (
-            f"expired on {ends:%Y-%m-%d %H:%M} UTC; ask the consortium for a new invitation for this site, then run: "
-            f"wardround site init {folder.path} --invite FILE"
-        )
-        return CheckFinding("certificate", ok=False, text=text)
+        return CheckFinding("certificate", ok=False, text=expired(folder, ends))
     if now < begins:
         return CheckFinding("certificate", ok=False, text="not valid yet; this machine's clock is behind")
     return CheckFinding(
@@ -191,9 +187,7 @@ def _coordinator(folder: SiteFolder, study: Study) -> Iterator[CheckFinding]:
         return
     yield CheckFinding("coordinator", ok=True, text=f"knows this site as {greeting.site}")
     same = greeting.study_hash == study.study_hash
-    yield CheckFinding(
-        "study", ok=same, text="is the one this site signed" if same else "is not the one this site signed"
-    )
+    yield CheckFinding("study", ok=same, text="is the one this site signed" if same else OTHER_STUDY)
     here = datetime.datetime.now(datetime.UTC).timestamp()
     skew = abs(here - greeting.unix_milliseconds / 1000)
     yield CheckFinding("clock", ok=skew < CLOCK_SECONDS, text=f"differs from the coordinator's by {skew:.0f} s")
