@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.file_faults import file_fault
 from wardround.federation.limits import hash_of
 from wardround.federation.private_files import write_private
 
@@ -69,8 +70,10 @@ class Identity:
     def load(cls, path: Path) -> Identity:
         try:
             key = load_pem_private_key(path.read_bytes(), password=None)
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             key = None
+        except OSError as error:
+            raise file_fault(str(path), error) from None
         if not isinstance(key, Ed25519PrivateKey):
             raise ConfigurationMistaken(
                 f"{path} does not hold an Ed25519 signing key; restore it from the backup of its folder."
