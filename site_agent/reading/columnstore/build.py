@@ -76,7 +76,10 @@ def prepare_table(
         ) from None
     except OSError as error:
         raise file_fault(f"The snapshot of the table {table.name!r}", error, done="written") from None
-    raise Unavailable(f"The rows of the table {table.name!r} could not be read; no new snapshot was made.")
+    raise Unavailable(
+        f"The rows of the table {table.name!r} could not be read to the end, and no new snapshot was made; read all of "
+        "them in the source itself to see what fails."
+    )
 
 
 @dataclass(frozen=True, slots=True)
