@@ -16,7 +16,13 @@ import grpc
 from protos._generated import fault_pb2 as pb
 from protos.codec import parse
 from wardround.federation import errors
-from wardround.federation.errors import BudgetExceeded, FederationError, InvariantBroken, MalformedMessage
+from wardround.federation.errors import (
+    BudgetExceeded,
+    FederationError,
+    InvariantBroken,
+    MalformedMessage,
+    NotAuthorized,
+)
 from wardround.federation.limits import refuse, word_of
 from wardround.federation.plain_text import escaped
 
@@ -82,18 +88,22 @@ _CONNECTION = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The code and the one public sentence of an error; for a budget, what was asked and what remains."""
+    """The code and the one public sentence of an error; for a budget, what was asked and what remains.
+
+    `final` is said of a caller that is not authorized and will not be.
+    """
 
     code: str
     message: str
     asked: float = 0.0
     remaining: float = 0.0
+    final: bool = False
 
 
 def encode_fault(fault: Fault) -> bytes:
     """The bytes that travel beside a status."""
     shortfall = pb.Shortfall(asked=fault.asked, remaining=fault.remaining)
-    message = pb.Fault(code=fault.code, message=_one_line(fault.message), shortfall=shortfall)
+    message = pb.Fault(code=fault.code, message=_one_line(fault.message), shortfall=shortfall, final=fault.final)
     return message.SerializeToString()
 
 
@@ -105,7 +115,7 @@ def decode_fault(content: bytes) -> Fault:
     # Infinity is an honest amount: no ε bounds Gaussian noise at δ = 0.
     sound = all(not math.isnan(amount) and amount >= 0.0 for amount in (asked, remaining))
     refuse(None if sound else "an amount is not a number or below 0.")
-    return Fault(message.code, _one_line(message.message), asked, remaining)
+    return Fault(message.code, _one_line(message.message), asked, remaining, message.final)
 
 
 def _one_line(text: str) -> str:
@@ -118,6 +128,8 @@ def status_of(error: FederationError) -> tuple[grpc.StatusCode, Fault]:
     kind = next(kind for kind in type(error).__mro__ if kind in STATUS)
     if isinstance(error, BudgetExceeded):
         return STATUS[kind], Fault(kind.__name__, error.message, error.asked, error.remaining)
+    if isinstance(error, NotAuthorized):
+        return STATUS[kind], Fault(kind.__name__, error.message, final=error.final)
     return STATUS[kind], Fault(kind.__name__, error.message)
 
 
@@ -164,6 +176,8 @@ def _rebuilt(content: bytes, status: grpc.StatusCode) -> FederationError:
         return errors.Unavailable("The other side had an internal error; ask again later.", private=fault.code)
     if issubclass(kind, BudgetExceeded):
         return kind(fault.message, asked=fault.asked, remaining=fault.remaining)
+    if issubclass(kind, NotAuthorized):
+        return kind(fault.message, final=fault.final)
     return kind(fault.message)
 
 

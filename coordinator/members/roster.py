@@ -17,6 +17,11 @@ from wardround.federation.trust.public_limits import PublicSite
 
 MOST_PATIENTS = 10**12
 
+_SITE_REVOKED = (
+    "The consortium revoked this site, so the coordinator asks it nothing more and takes nothing from it; keep the "
+    "folder, which is the record of what left, and ask the consortium if that is a mistake."
+)
+
 
 class Roster:
     """The sites and analysts of one study."""
@@ -92,7 +97,11 @@ class Roster:
         """The analyst, if it may ask now; otherwise `NotAuthorized`."""
         found = self.analyst(name)
         if found.state is not MemberState.ACTIVE:
-            raise NotAuthorized
+            raise NotAuthorized(
+                f"The consortium revoked the analyst {name}, who may not ask any more; if you are still to take part, "
+                "ask the consortium for a profile under another name.",
+                final=True,
+            )
         return found
 
     def revoke(self, name: str) -> None:
@@ -130,6 +139,8 @@ def refuse_unless_active(standing: MemberState | None) -> None:
     """`NotAuthorized` or `SiteFrozen` unless a site of this standing may take part."""
     if standing is MemberState.FROZEN:
         raise SiteFrozen
+    if standing is MemberState.REVOKED:
+        raise NotAuthorized(_SITE_REVOKED, final=True)
     if standing is not MemberState.ACTIVE:
         raise NotAuthorized
 
@@ -147,11 +158,22 @@ def authorize(ledger: Ledger, certificate: bytes, role: Role) -> str:
     caller = holder(certificate)
     if caller.role is not role:
         raise NotAuthorized(f"this call needs a certificate of the role {role.value}, not {caller.role.value}.")
-    if ledger.members.tls_key(caller.name) != caller.tls_key:
-        raise NotAuthorized
+    if (known := ledger.members.tls_key(caller.name)) != caller.tls_key:
+        raise NotAuthorized(_replaced(caller.name, role) if known else _unknown(caller.name))
     roster = Roster(ledger)
     match role:
         case Role.SITE:
             return roster.admit_site(caller.name).name
         case _:
             return roster.admit_analyst(caller.name).name
+
+
+def _replaced(name: str, role: Role) -> str:
+    how = "use the newer profile" if role is Role.ANALYST else "start the agent again from the folder that holds it"
+    return (
+        f"A newer certificate was issued for {name}, so this one is not valid any more; {how}, or ask the consortium."
+    )
+
+
+def _unknown(name: str) -> str:
+    return f"The coordinator does not know {name}; ask the consortium whether it runs this study here."

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12protos/fault.proto\x12\x0cwardround.v1\"R\n\x05\x46\x61ult\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12*\n\tshortfall\x18\x03 \x01(\x0b\x32\x17.wardround.v1.Shortfall\"-\n\tShortfall\x12\r\n\x05\x61sked\x18\x01 \x01(\x01\x12\x11\n\tremaining\x18\x02 \x01(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12protos/fault.proto\x12\x0cwardround.v1\"a\n\x05\x46\x61ult\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12*\n\tshortfall\x18\x03 \x01(\x0b\x32\x17.wardround.v1.Shortfall\x12\r\n\x05\x66inal\x18\x04 \x01(\x08\"-\n\tShortfall\x12\r\n\x05\x61sked\x18\x01 \x01(\x01\x12\x11\n\tremaining\x18\x02 \x01(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,7 +32,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.fault_pb2', _globals
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FAULT']._serialized_start=36
-  _globals['_FAULT']._serialized_end=118
-  _globals['_SHORTFALL']._serialized_start=120
-  _globals['_SHORTFALL']._serialized_end=165
+  _globals['_FAULT']._serialized_end=133
+  _globals['_SHORTFALL']._serialized_start=135
+  _globals['_SHORTFALL']._serialized_end=180
 # @@protoc_insertion_point(module_scope)

@@ -25,10 +25,13 @@ class Fault(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     SHORTFALL_FIELD_NUMBER: _builtins.int
+    FINAL_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """the stable name of the error"""
     message: _builtins.str
     """one public sentence"""
+    final: _builtins.bool
+    """of NotAuthorized: calling again changes nothing, whoever calls may stop"""
     @_builtins.property
     def shortfall(self) -> Global___Shortfall: ...
     def __init__(
@@ -37,10 +40,11 @@ class Fault(_message.Message):
         code: _builtins.str = ...,
         message: _builtins.str = ...,
         shortfall: Global___Shortfall | None = ...,
+        final: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["shortfall", b"shortfall"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "shortfall", b"shortfall"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "final", b"final", "message", b"message", "shortfall", b"shortfall"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

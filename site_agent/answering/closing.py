@@ -12,10 +12,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from site_agent.answering.reminders import Reminders
 from site_agent.reading.batches import Fingerprinted
 from site_agent.reading.dataset import Dataset, check_form
 from site_agent.store.closed_tables import ClosedTables
@@ -28,8 +27,6 @@ from wardround.federation.study.study import Table
 
 MOST_UNENDED = 5
 """So many readings of a table that began and never ended close it: a server that is restarted now and then does not."""
-
-REMINDER_SECONDS = 3600.0
 
 GONE = "gone"
 """The state of a source that cannot be looked at now; it is never written down."""
@@ -51,17 +48,20 @@ class Closing:
     tables: ClosedTables
     dataset: Dataset
     key: bytes = field(repr=False)
-    now_seconds: Callable[[], float] = time.monotonic
-    _said: dict[str, float] = field(default_factory=dict, repr=False)
+    reminders: Reminders = field(default_factory=Reminders, repr=False)
+    _unwritten: dict[str, str] = field(default_factory=dict, repr=False)
 
     def is_open(self, table: Table) -> bool:
         """Whether the table answers questions; a source that has changed since opens it again."""
+        if (owed := self._unwritten.get(table.name)) is not None:
+            self._close(table, owed)
+            return False
         closed, unended = self.tables.standing(table.name)
         if closed is None and unended < MOST_UNENDED:
             return True
         state = self.state(table)
         if state == GONE:
-            self._say_seldom(_AWAY, table.name)
+            self.reminders.say(_AWAY % table.name)
             return False
         if closed is None:
             self._close(table, state)
@@ -69,7 +69,7 @@ class Closing:
         if self.tables.reopen_changed(table.name, source=state):
             log.warning("the table %s is open again: its source has changed", table.name)
             return True
-        self._say_seldom(_STILL_CLOSED, table.name)
+        self.reminders.say(_STILL_CLOSED % table.name)
         return False
 
     def state(self, table: Table) -> str:
@@ -109,20 +109,16 @@ class Closing:
             self.tables.take_back(plan_id)
         if away.private:
             # A file that is not sound; what stands there names the file and the line, and no value.
-            self._say_seldom(_UNSOUND, table.name, escaped(away.private))
+            self.reminders.say(_UNSOUND % (table.name, escaped(away.private)))
         else:
-            self._say_seldom(_AWAY, table.name)
+            self.reminders.say(_AWAY % table.name)
         return Failed(plan_id)
 
     def _close(self, table: Table, state: str) -> None:
+        # Remembered first: while there is no room to write it down, the table answers nothing either.
+        self._unwritten[table.name] = state
         self.tables.close(table.name, source=state)
+        del self._unwritten[table.name]
         # Nothing else: why it failed, and for which question, may be a row's doing.
         log.error("the table %s is closed: a question could not read it to the end", table.name)
-        self._said[_STILL_CLOSED % table.name] = self.now_seconds()
-
-    def _say_seldom(self, text: str, *words: str) -> None:
-        """A line in the log, and not the same one again for an hour."""
-        line, now = text % words, self.now_seconds()
-        if now - self._said.get(line, -REMINDER_SECONDS) >= REMINDER_SECONDS:
-            self._said[line] = now
-            log.warning("%s", line)
+        self.reminders.note(_STILL_CLOSED % table.name)

@@ -26,6 +26,7 @@ from wardround.federation.errors import (
     AwaitingApproval,
     BudgetExceeded,
     InvariantBroken,
+    LedgerBusy,
     Mistaken,
     PlanRefused,
     Refused,
@@ -70,6 +71,7 @@ class Pipeline:
     shared: SharedAccount | None = None
     key: bytes = field(default=b"", repr=False)
     closing: Closing = field(init=False, repr=False)
+    _unkept: dict[str, Release] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """A pipeline over another dataset or ledger looks after that one's tables."""
@@ -81,11 +83,14 @@ class Pipeline:
         plan = task.plan
         earlier, charged, asked_by = self.ledger.look(signed)
         if earlier is not None:
+            self._unkept.pop(plan.plan_id, None)
             return earlier
         if charged:
             form = form_of(plan, self.study)
             if not self.closing.is_open(form.table):
                 return Failed(plan.plan_id)
+            if (made := self._unkept.get(plan.plan_id)) is not None:
+                return self._keep(made)
             self.ledger.tables.begin_again(plan.plan_id, form.table.name)
             return self._read(plan, form)
         try:
@@ -106,6 +111,7 @@ class Pipeline:
     def _read(self, plan: Plan, form: AnswerLayout | StepLayout) -> Submission:
         """The release of a paid plan, kept; or that there is none now, which is all that is ever said."""
         before = self.closing.state(form.table)
+        release: Release | None
         try:
             release = self._release(plan, form)
         except SourceAway as away:
@@ -114,8 +120,19 @@ class Pipeline:
             # Our own fault, not a row's: the process stops, and what was begun is counted.
             raise
         except Exception:  # noqa: BLE001 -- whatever it was: a row may have decided it, and its text may quote one
+            release = None
+        if release is None:
+            # Outside: an error raised there must not carry what failed here as its cause.
             return self.closing.failed(plan.plan_id, form, before=before)
-        return self.ledger.keep(release)
+        return self._keep(release)
+
+    def _keep(self, release: Release) -> Submission:
+        """Store a release; while there is no room for it, it waits here, and no row is read for it again."""
+        try:
+            return self.ledger.keep(release)
+        except LedgerBusy:
+            self._unkept[release.plan_id] = release
+            raise
 
     def _checked(self, plan: Plan, form: AnswerLayout | StepLayout) -> bool:
         """Look at schemas, the last chance to refuse; False where nothing can be seen of the source now."""

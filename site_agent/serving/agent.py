@@ -15,10 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from site_agent.answering.pipeline import Pipeline
+from site_agent.answering.reminders import Reminders
 from site_agent.store.ledger import SiteLedger
 from wardround.federation.errors import (
     FederationError,
     InvariantBroken,
+    LedgerFull,
+    NotAuthorized,
     PeerUnreachable,
     ProtocolViolation,
     SiteFrozen,
@@ -38,7 +41,18 @@ LONGEST_UNREACHABLE_SECONDS = 4.0
 # A site whose table is closed, or whose source is away, has other tables: their questions wait this long at most.
 LONGEST_FAILED_SECONDS = 1.0
 
+FULL = (
+    "there is no room on the disk of this site's folder, or no more files can be opened, so no question is answered; "
+    "make room, and the agent goes on by itself"
+)
+_FROZEN = "%s Nothing is answered until it is recovered; wardround site check says more."
+
 log = logging.getLogger("wardround.site")
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether to try again would change nothing: expired, revoked, another study."""
+    return isinstance(error, NotAuthorized) and error.final
 
 
 def _note(submission: Submission) -> None:
@@ -102,6 +116,8 @@ class Agent:
     _stopping: threading.Event = field(default_factory=threading.Event)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _again: dict[str, tuple[Pause, float]] = field(default_factory=dict)
+    _reminders: Reminders = field(default_factory=Reminders)
+    _failures: list[Exception] = field(default_factory=list)
 
     def step(self, *, wait_seconds: float) -> bool:
         """Deliver what is owed, then claim and answer one task; False when there was none, or its table failed."""
@@ -126,6 +142,12 @@ class Agent:
                 unshown = ()
             submission = replace(submission, chain=unshown)
         self.arrived(submission, self.link.submit(submission))
+
+    def meet(self) -> None:
+        """Greet a coordinator that came, or came back, and compare what it knows of our ledger with what is there."""
+        standing = self.link.upkeep(self.ledger.newest_receipt())
+        if standing is not None:
+            self.ledger.reconcile(standing)
 
     def run_approved(self) -> None:
         """Answer what a steward has decided since: a release where approved, the refusal where denied."""
@@ -165,22 +187,26 @@ class Agent:
         self.link.close()
 
     def serve(self) -> None:
-        """Work until stopped; a broken invariant, or what nobody foresaw, ends the process at once."""
-        failures: list[Exception] = []
-        steward = threading.Thread(target=self._watch_approvals, args=(failures,), name="approvals", daemon=True)
+        """Work until stopped, or until no later attempt would fare better, which is raised.
+
+        A broken invariant, or what nobody foresaw, ends the process at once.
+        """
+        steward = threading.Thread(target=self._watch_approvals, name="approvals", daemon=True)
         steward.start()
         pause, failing = Pause(), Pause()
         while not self._stopping.is_set():
             self._turn_once(pause, failing)
         steward.join(timeout=POLL_SECONDS)
-        if failures:
-            raise failures[0]
+        if self._failures:
+            raise self._failures[0]
+
+    def _end(self, error: Exception) -> None:
+        self._failures.append(error)
+        self.stop()
 
     def _turn_once(self, pause: Pause, failing: Pause) -> None:
         try:
-            standing = self.link.upkeep(self.ledger.newest_receipt())
-            if standing is not None:
-                self.ledger.reconcile(standing)
+            self.meet()
             match self._step(POLL_SECONDS):
                 case Failed():
                     self._stopping.wait(failing.next_seconds(most=LONGEST_FAILED_SECONDS))
@@ -189,9 +215,14 @@ class Agent:
                 case Released() | Declined() | Pending():
                     failing.reset()
             pause.reset()
+            if self._reminders.forget(FULL):
+                log.warning("there is room again; questions are answered")
         except SiteFrozen as frozen:
-            log.error("%s", frozen.message)  # noqa: TRY400 -- a refusal is a normal answer, not a traceback
+            self._reminders.say(_FROZEN % frozen.message, level=logging.ERROR)
             self._stopping.wait(LONGEST_PAUSE_SECONDS)
+        except LedgerFull:
+            self._reminders.say(FULL)
+            self._stopping.wait(pause.next_seconds())
         except InvariantBroken:
             raise
         except FederationError as error:
@@ -199,22 +230,27 @@ class Agent:
                 return
             if isinstance(error, UnprovedHead):
                 self.link.greet_again()
+            if _is_final(error):
+                self._end(error)
+                return
             away = isinstance(error, PeerUnreachable)
             seconds = pause.next_seconds(most=LONGEST_UNREACHABLE_SECONDS if away else LONGEST_PAUSE_SECONDS)
             level = logging.INFO if isinstance(error, Unavailable) else logging.WARNING
             log.log(level, "%s (%s); trying again in %.1f s", error.message, error.code, seconds)
             self._stopping.wait(seconds)
 
-    def _watch_approvals(self, failures: list[Exception]) -> None:
+    def _watch_approvals(self) -> None:
         pause = Pause()
         while not self._stopping.wait(APPROVAL_SECONDS):
             try:
                 self.run_approved()
                 pause.reset()
+            except LedgerFull:
+                self._reminders.say(FULL)
+                self._stopping.wait(pause.next_seconds())
             except Exception as error:  # noqa: BLE001 -- a thread that dies would write what it saw, and be missed
-                if isinstance(error, InvariantBroken) or not isinstance(error, FederationError):
-                    failures.append(error)
-                    self.stop()
+                if isinstance(error, InvariantBroken) or not isinstance(error, FederationError) or _is_final(error):
+                    self._end(error)
                     return
                 log.info("%s (%s)", error.message, error.code)
                 self._stopping.wait(pause.next_seconds())

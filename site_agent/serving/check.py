@@ -20,21 +20,20 @@ from protos.channels import proxy_uri
 from site_agent.reading.columnstore.build import Report
 from site_agent.reading.columnstore.prepared_dataset import FOLDER as PREPARED
 from site_agent.reading.columnstore.prepared_dataset import PreparedFirst
-from site_agent.reading.dataset import FORMATS, TableSource, kind_of, source_path
+from site_agent.reading.dataset import TableSource, kind_of
 from site_agent.serving.configuration import SiteConfiguration
 from site_agent.serving.folder import SiteFolder, open_folder
 from site_agent.serving.folder_account import account_path, account_standing, spending
-from site_agent.serving.link import GrpcLink
+from site_agent.serving.link import OTHER_STUDY, GrpcLink, expired
 from site_agent.serving.open_dataset import site_dataset
+from site_agent.serving.table_faults import table_fault
 from site_agent.store.askers import Pinned
 from site_agent.store.ledger import SiteLedger
-from wardround.federation.errors import FederationError, SourceAway
-from wardround.federation.plan.layout import shape, whole_table
+from wardround.federation.errors import FederationError
 from wardround.federation.private_files import STAGED, everything_in, exposed, name_of, replaceable
 from wardround.federation.strict_toml import read_text, split_address
 from wardround.federation.study.study import Study, Table
 from wardround.federation.trust.certificates import load_certificate, validity
-from wardround.privacy.noise.distribution import Mechanism
 
 CONNECT_SECONDS = 5.0
 CLOCK_SECONDS = 60.0
@@ -159,11 +158,7 @@ def _certificate(folder: SiteFolder) -> CheckFinding:
     begins, ends = validity(load_certificate(read_text(file).encode(), name=str(file)))
     now = datetime.datetime.now(datetime.UTC)
     if now >= ends:
-        text = (
-            f"expired on {ends:%Y-%m-%d %H:%M} UTC; ask the consortium for a new invitation for this site, then run: "
-            f"wardround site init {folder.path} --invite FILE"
-        )
-        return CheckFinding("certificate", ok=False, text=text)
+        return CheckFinding("certificate", ok=False, text=expired(folder, ends))
     if now < begins:
         return CheckFinding("certificate", ok=False, text="not valid yet; this machine's clock is behind")
     return CheckFinding(
@@ -209,9 +204,7 @@ def _coordinator(folder: SiteFolder, study: Study) -> Iterator[CheckFinding]:
         return
     yield CheckFinding("coordinator", ok=True, text=f"knows this site as {greeting.site}")
     same = greeting.study_hash == study.study_hash
-    yield CheckFinding(
-        "study", ok=same, text="is the one this site signed" if same else "is not the one this site signed"
-    )
+    yield CheckFinding("study", ok=same, text="is the one this site signed" if same else OTHER_STUDY)
     here = datetime.datetime.now(datetime.UTC).timestamp()
     skew = abs(here - greeting.unix_milliseconds / 1000)
     yield CheckFinding("clock", ok=skew < CLOCK_SECONDS, text=f"differs from the coordinator's by {skew:.0f} s")
@@ -231,17 +224,13 @@ def _tables(
             text = f"is not in site.toml; add [tables.{table.name}] to answer questions about it"
             yield CheckFinding(subject, ok=False, text=text)
             continue
-        if kind_of(configuration.tables[table.name].source) in FORMATS:
-            report(f"reading the files of {table.name} once, to check their format")
-        try:
-            dataset.check(shape(whole_table(table), study, Mechanism.DISCRETE_GAUSSIAN))
+        source = configuration.tables[table.name]
+        fault = table_fault(dataset, study, table, source, folder=folder.path, report=report)
+        if fault is None:
             yield CheckFinding(subject, ok=True, text=f"has the unit key and all {len(table.columns)} columns")
-            yield from _role(configuration.tables[table.name], table)
-        except SourceAway as away:
-            yield CheckFinding(subject, ok=False, text=f"{away.message} {away.private}".strip())
-        except FederationError as error:
-            where = _place(table.name, configuration.tables[table.name], folder)
-            yield CheckFinding(subject, ok=False, text=f"{error.message}{where}")
+            yield from _role(source, table)
+        else:
+            yield CheckFinding(subject, ok=False, text=fault)
         yield from _prepared(folder, dataset, table)
     yield from _closed(folder)
 
@@ -263,13 +252,6 @@ def _closed(folder: SiteFolder) -> Iterator[CheckFinding]:
             f"answered; fix its source, then run: wardround site reopen {folder.path} {closed.table}"
         )
         yield CheckFinding(f"closed {closed.table}", ok=False, text=text)
-
-
-def _place(table: str, source: TableSource, folder: SiteFolder) -> str:
-    """Which files were meant, for whoever must fix it; of a database's address nothing is ever said."""
-    if kind_of(source.source) == "postgresql" or source.source in FORMATS:
-        return ""
-    return f" In site.toml: {os.path.normpath(source_path(table, source, folder.path))}"
 
 
 def _role(source: TableSource, table: Table) -> Iterator[CheckFinding]:

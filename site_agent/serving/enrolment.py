@@ -1,4 +1,4 @@
-"""`site init`: read the invitation, show the study, make the keys here, sign, enrol.
+"""`site init`: read the invitation, look at the tables, show the study, make the keys here, sign, enrol.
 
 Keys are written before they are used, so a reply that was lost is asked for again under the same keys and
 the invitation still counts as used once.
@@ -6,15 +6,18 @@ the invitation still counts as used once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from protos import channels
 from protos.calls import EnrolmentCalls
+from site_agent.reading.dataset import KEY_BYTES
 from site_agent.serving.configuration import SiteConfiguration, parse_site
 from site_agent.serving.folder import CoordinatorRecord, SiteFolder
 from site_agent.serving.folder_account import check_unit
-from site_agent.serving.open_dataset import check_sources
+from site_agent.serving.open_dataset import check_sources, open_dataset
+from site_agent.serving.table_faults import table_fault
 from site_agent.store.ledger import SiteLedger
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.plan.sql_text import study_text
@@ -69,8 +72,13 @@ class Ready:
         )
 
 
-def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
-    """Check invitation, study and configuration; without a configuration, write one to be filled in."""
+def prepare_enrolment(
+    path: Path, invite: Path, config: Path | None, *, report: Callable[[str], None] = lambda _: None
+) -> Ready:
+    """Check invitation, study, configuration and tables; without a configuration, write one to be filled in.
+
+    `report` hears what takes longer than a moment.
+    """
     invitation = read_invitation(invite)
     study = invitation.study()
     _require_memory(SiteFolder(path))
@@ -100,7 +108,27 @@ def prepare_enrolment(path: Path, invite: Path, config: Path | None) -> Ready:
     check_unit(SiteFolder(path), configuration, study)
     if (fault := delta_fault(study.cap.delta, {configuration.name: configuration.patients})) is not None:
         raise ConfigurationMistaken(f"The study cannot be joined: {fault}")
+    if joining:
+        _look_at_tables(path, configuration, study, report)
     return Ready(path, invitation, study, configuration, text)
+
+
+def _look_at_tables(path: Path, configuration: SiteConfiguration, study: Study, report: Callable[[str], None]) -> None:
+    """Refuse tables that no question could be answered from, while nothing is signed and the invitation unused."""
+    made = not path.exists()
+    # A path such as ../visits.csv leads nowhere from a folder that is not there.
+    make_private_folder(path)
+    # Which rows would count is not asked of a table here, so that the key which decides it need not be there yet.
+    dataset = open_dataset(configuration.tables, folder=path, key=bytes(KEY_BYTES), limits=configuration.limits)
+    tables = [(study.table(name), source) for name, source in configuration.tables.items()]
+    found = [table_fault(dataset, study, table, source, folder=path, report=report) for table, source in tables]
+    if faults := [fault for fault in found if fault is not None]:
+        if made:
+            path.rmdir()
+        raise ConfigurationMistaken(
+            "The study was not signed and the invitation is unused. Correct this, or leave the table out of site.toml "
+            f"for now, then run the same command again: {' '.join(faults)}"
+        )
 
 
 def _template(invitation: Invitation, study: Study) -> str:

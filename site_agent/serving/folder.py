@@ -16,6 +16,7 @@ from pathlib import Path
 from site_agent.reading.dataset import KEY_BYTES
 from site_agent.serving.configuration import SiteConfiguration, read_site
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.file_faults import file_fault
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, lost
 from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import read_text
@@ -72,8 +73,10 @@ class SiteFolder:
         """The secret that decides which rows of a patient count when there are too many."""
         try:
             key = (self.path / "rows.key").read_bytes()
-        except OSError:
+        except FileNotFoundError:
             key = b""
+        except OSError as error:
+            raise file_fault(str(self.path / "rows.key"), error) from None
         if len(key) != KEY_BYTES:
             raise ConfigurationMistaken(
                 f"{self.path / 'rows.key'} is missing or damaged; restore it from the backup of this folder."
@@ -84,10 +87,12 @@ class SiteFolder:
         try:
             document = json.loads((self.path / "coordinator.json").read_bytes())
             record = CoordinatorRecord(str(document["address"]), str(document["key"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             raise ConfigurationMistaken(
                 f"{self.path / 'coordinator.json'} is missing or damaged; restore it from the backup of this folder."
             ) from None
+        except OSError as error:
+            raise file_fault(str(self.path / "coordinator.json"), error) from None
         # The hospital may know the coordinator by another name than the consortium does.
         address = self.configuration().address or record.address
         return CoordinatorRecord(address, record.key)

@@ -17,7 +17,7 @@ from site_agent.serving.folder import SiteFolder, open_folder
 from site_agent.store.charges import Charged
 from site_agent.store.ledger import SiteLedger
 from site_agent.store.shared_account import Folder, SharedAccount
-from wardround.federation.errors import ConfigurationMistaken, LedgerCorrupt
+from wardround.federation.errors import ConfigurationMistaken, FederationError, LedgerCorrupt
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.filter import Cap, epsilon_charged, epsilon_spent
@@ -40,7 +40,7 @@ def open_account(
     try:
         account.note_unit()
         _require(account, folder, charges)
-    except ConfigurationMistaken:
+    except FederationError:
         account.close()
         raise
     for site in account.unknown_units():

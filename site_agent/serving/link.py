@@ -13,13 +13,18 @@ from protos.calls import SiteCalls
 from protos.channels import channel
 from protos.tls import TlsKeys
 from site_agent.serving.folder import SiteFolder
-from wardround.federation.errors import PeerUnreachable, Unavailable
+from wardround.federation.errors import FederationError, NotAuthorized, PeerUnreachable, Unavailable
 from wardround.federation.plan.task import SignedTask, Submission
 from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import read_text
 from wardround.federation.trust.certificates import key_from_pem, load_certificate, make_request, validity
 from wardround.federation.trust.enrolment import Greeting, Presenting, Standing
 from wardround.federation.trust.entry import Entry
+
+OTHER_STUDY = (
+    "The coordinator runs another study than the one this site signed, so nothing is asked and nothing is sent; ask "
+    "the consortium for an invitation to it, and join it with wardround site init in a new folder."
+)
 
 log = logging.getLogger("wardround.site")
 
@@ -64,11 +69,17 @@ class GrpcLink:
         return self._calls.submit(submission)
 
     def upkeep(self, receipt: Entry | None = None) -> Standing | None:
-        """Greet a coordinator that came, or came back; renew the certificate once half of its life is over."""
+        """Greet a coordinator that came, or came back; renew the certificate once half of its life is over.
+
+        Raises:
+            NotAuthorized: finally, when the certificate has expired or the coordinator runs another study.
+        """
         self._renew()
         if self._greeted:
             return None
         greeting = self.greet(receipt)
+        if greeting.study_hash != self._folder.study().study_hash:
+            raise NotAuthorized(OTHER_STUDY, final=True)
         self._greeted = True
         return greeting.standing
 
@@ -77,7 +88,7 @@ class GrpcLink:
         self._greeted = False
 
     def _renew(self) -> None:
-        """A new certificate in time; while that fails the old one serves."""
+        """A new certificate in time; while that fails the old one serves, until it has expired."""
         file = self._folder.tls / "certificate.pem"
         begins, ends = validity(load_certificate(read_text(file).encode(), name=str(file)))
         now = datetime.datetime.now(datetime.UTC)
@@ -85,11 +96,15 @@ class GrpcLink:
             return
         key = key_from_pem((self._folder.tls / "key.pem").read_bytes(), name=str(self._folder.tls / "key.pem"))
         try:
-            renewed = self._calls.renew(make_request(key, self._configuration.name))
-        except Unavailable as error:
+            write_private(file, self._calls.renew(make_request(key, self._configuration.name)))
+        except FederationError as error:
+            if now >= ends and not (isinstance(error, NotAuthorized) and error.final):
+                # Tried all the same: this machine's clock may be the one that is wrong.
+                raise NotAuthorized(expired(self._folder, ends), final=True) from None
+            if not isinstance(error, Unavailable):
+                raise
             log.info("the certificate could not be renewed yet (%s)", error.code)
             return
-        write_private(file, renewed)
         self._channel.close()
         self._channel, self._calls = self._dial()
         log.info("the certificate was renewed")
@@ -105,4 +120,12 @@ def tls_keys(folder: Path) -> TlsKeys:
         read_text(folder / "key.pem").encode(),
         read_text(folder / "certificate.pem").encode(),
         read_text(folder / "authority.pem").encode(),
+    )
+
+
+def expired(folder: SiteFolder, ends: datetime.datetime) -> str:
+    """What to do about a certificate that cannot be renewed any more."""
+    return (
+        f"The certificate of this site expired on {ends:%Y-%m-%d %H:%M} UTC, by this machine's clock; ask the "
+        f"consortium for a new invitation for this site, then run: wardround site init {folder.path} --invite FILE"
     )

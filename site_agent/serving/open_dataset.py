@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from site_agent.reading.dataset import KEY_BYTES, Dataset, Tables, TableSource, 
 from site_agent.reading.memory_limits import Limits
 from site_agent.serving.configuration import SiteConfiguration
 from site_agent.serving.folder import SiteFolder, open_folder
-from wardround.federation.errors import ConfigurationMistaken
+from site_agent.serving.table_faults import told
+from wardround.federation.errors import ConfigurationMistaken, SchemaRefused, SourceAway
 from wardround.federation.private_files import make_private_folder
 from wardround.federation.study.study import Study, Table
 
@@ -121,15 +123,26 @@ def prepare_site(path: Path, *, report: Report, on_rows: Callable[[int], None] =
             source = _Counted(preparable(dataset.tables.sources[name]), on_rows)
         except Unusable:
             raise ConfigurationMistaken(f"The source of the table {name!r} cannot be prepared.") from None
-        prepare_table(
-            table,
-            source,
-            folder=folder.path / FOLDER / name,
-            study_hash=study.study_hash,
-            key=dataset.key,
-            now_seconds=time.time(),
-            report=report,
-            limits=configuration.limits,
-        )
+        with _told(table, configuration.tables[name]):
+            prepare_table(
+                table,
+                source,
+                folder=folder.path / FOLDER / name,
+                study_hash=study.study_hash,
+                key=dataset.key,
+                now_seconds=time.time(),
+                report=report,
+                limits=configuration.limits,
+            )
         done.append(name)
     return tuple(done)
+
+
+@contextmanager
+def _told(table: Table, source: TableSource) -> Iterator[None]:
+    """On the steward's terminal, which way into the database is closed."""
+    try:
+        yield
+    except (SourceAway, SchemaRefused) as error:
+        where = f" {error.private}" if isinstance(error, SourceAway) and error.private else ""
+        raise type(error)(told(table, source) or f"{error.message}{where}") from None

@@ -89,6 +89,13 @@ def test_a_full_ledger_is_told_as_a_busy_one_which_earlier_versions_know() -> No
     assert (type(back), back.message) == (LedgerBusy, LedgerFull.sentence)
 
 
+def test_whether_a_refusal_is_final_comes_back_and_changes_nothing_for_earlier_versions() -> None:
+    ended, now = over_the_wire(NotAuthorized("revoked.", final=True)), over_the_wire(NotAuthorized("revoked."))
+    assert isinstance(ended, NotAuthorized)
+    assert isinstance(now, NotAuthorized)
+    assert (ended.final, now.final, ended.code) == (True, False, "NotAuthorized")
+
+
 @pytest.mark.parametrize("kind", [kind for kind in CLASSES if STATUS.get(kind) is grpc.StatusCode.INTERNAL])
 def test_a_peers_own_fault_never_stops_us(kind: type[FederationError]) -> None:
     back = over_the_wire(make(kind))

@@ -24,7 +24,7 @@ from wardround.analyst.sql.read import parse
 from wardround.federation.errors import FederationError
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest, Submission, Task, sign_task
-from wardround.federation.trust.enrolment import write_invitation
+from wardround.federation.trust.enrolment import read_invitation, write_invitation
 from wardround.federation.trust.entry import EMPTY
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.noise import ZeroNoise
@@ -61,7 +61,12 @@ def invite(consortium: CoordinatorFolder, name: str, *, more: str = "") -> tuple
 
 
 def enrol(consortium: CoordinatorFolder, path: Path, invitation: Path, config: Path | None) -> SiteFolder:
-    """`site init`, with the coordinator in the same process."""
+    """`site init`, with the coordinator in the same process; the tables are there and hold nobody."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    for table in read_invitation(invitation).study().tables:
+        if not (file := path / f"{table.name}.csv").exists():
+            names = (table.unit_key, *(column.name for column in table.columns))
+            file.write_text(",".join(names) + "\n", encoding="utf-8")
     ready = prepare_enrolment(path, invitation, config)
     asked = begin(ready)
     with opened(consortium) as ledger:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -31,7 +30,6 @@ from coordinator.store.members import MemberState
 from site_agent.answering.admission import Approval
 from site_agent.reading.dataset import TableSource
 from site_agent.serving.configuration import parse_site
-from site_agent.serving.enrolment import prepare_enrolment
 from site_agent.serving.open_dataset import check_sources
 from tests.site_agent.lone_site import STUDY
 from wardround.federation.errors import ConfigurationMistaken, MalformedMessage, NotAuthorized
@@ -370,24 +368,6 @@ def test_a_wrong_site_file_is_one_sentence(before: str, after: str, says: str) -
         parse_site(SITE.replace(before, after), parse_study(STUDY))
     assert says in mistake.value.message
     assert mistake.value.message.endswith((".", "?"))
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "visits.csv",
-        "parquet:exports",
-        "ehr.sqlite",
-        "sqlite:ehr",
-        "ehr.duckdb",
-        "postgresql://reader@db.hospital/ehr",
-    ],
-)
-def test_a_site_can_join_with_any_kind_of_source(folder: CoordinatorFolder, tmp_path: Path, source: str) -> None:
-    write_invitation(make_invitation(folder, "north", now=NOW), tmp_path / "invitation")
-    (tmp_path / "site.toml").write_text(re.sub('source = ".*"', f'source = "{source}"', SITE), encoding="utf-8")
-    ready = prepare_enrolment(tmp_path / "north", tmp_path / "invitation", tmp_path / "site.toml")
-    assert ready.configuration.tables["visits"].source == source
 
 
 def test_a_site_without_the_driver_of_its_source_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

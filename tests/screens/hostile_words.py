@@ -189,7 +189,8 @@ class Desk(AnalystServiceServicer, SiteServiceServicer):
         return self.watched.pop(0)
 
     def Greet(self, request: object, context: grpc.ServicerContext) -> site_service_pb2.GreetReply:  # noqa: N802
-        return site_service_pb2.GreetReply(site="north", study_hash="ab" * 32, unix_milliseconds=1)
+        study_hash = parse_study(self.study).study_hash
+        return site_service_pb2.GreetReply(site="north", study_hash=study_hash, unix_milliseconds=1)
 
     def ClaimTask(self, request: object, context: grpc.ServicerContext) -> site_service_pb2.ClaimTaskReply:  # noqa: N802
         if self.tasks:

@@ -122,6 +122,7 @@ class LoneSite:
         study: str = STUDY,
         noise: Noise | None = None,
         rows: Rows | None = None,
+        keeping: Durability = Durability.FILE,
         **policy: object,
     ) -> None:
         self.folder = folder
@@ -145,7 +146,7 @@ class LoneSite:
             study_hash=self.study.study_hash,
             dataset="ehr",
             coordinator_key=self.coordinator.public.key,
-            keeping=Durability.FILE,
+            keeping=keeping,
         )
         self.ledger.set_cap(self.policy.cap)
         self.pipeline = Pipeline(

@@ -29,10 +29,12 @@ def init(
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="site.toml.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Sign the study without being asked.")] = False,
 ) -> None:
-    """Show the study, make this site's keys, sign the study and enrol."""
+    """Look at the tables, show the study, make this site's keys, sign the study and enrol."""
     from site_agent.serving.enrolment import enrol, prepare_enrolment
+    from wardround.cli.terminal.step_lines import Steps
 
-    ready = prepare_enrolment(folder, invite, config)
+    with Steps("looking at the tables", quiet=False) as steps:
+        ready = prepare_enrolment(folder, invite, config, report=lambda text: steps.name(f"wardround: {text}"))
     show(ready.text())
     if sys.stdin.isatty() and not yes and not typer.confirm("Sign this study and enrol?"):
         raise Refused("The study was not signed; nothing was enrolled.")

@@ -63,9 +63,16 @@ class Refused(FederationError):
 
 
 class NotAuthorized(Refused):
-    """The caller is not on the roster, or may not do this."""
+    """The caller is not on the roster, or may not do this.
+
+    `final` says that no later call will fare better: the name was revoked, or its certificate has expired.
+    """
 
     sentence = "The caller is not authorized for this."
+
+    def __init__(self, message: str = "", *, private: str = "", final: bool = False) -> None:
+        super().__init__(message, private=private)
+        self.final = final
 
 
 class PlanRefused(Refused):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.file_faults import file_fault
 
 STAGED = ".new-"
 """How the name of a file begins that has not yet its place; one that stays was left by a process that was killed."""
@@ -39,7 +40,7 @@ def write_private(path: Path, content: bytes) -> None:
     try:
         write_whole(path, content, mode=_OWNER_READS)
     except OSError as error:
-        raise ConfigurationMistaken(f"{path} cannot be written: {error.strerror}.") from None
+        raise file_fault(str(path), error, done="written") from None
 
 
 def write_whole(path: Path, content: bytes, *, mode: int) -> None:
@@ -109,7 +110,7 @@ def make_private_folder(path: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise ConfigurationMistaken(f"{path} cannot be made a folder of yours: {error.strerror}.") from None
+        raise file_fault(str(path), error, done="made a folder of yours") from None
 
 
 def sync_folder(path: Path) -> None:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.file_faults import file_fault
 from wardround.federation.plain_text import LAYOUT, is_plain, text_fault
 
 Toml = Mapping[str, object]
@@ -26,15 +27,12 @@ def read_text(path: Path) -> str:
     """The text of a configuration file, or one clear sentence."""
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        msg = f"{path} does not exist; name an existing file."
-    except IsADirectoryError:
-        msg = f"{path} is a folder; name a file."
-    except PermissionError:
-        msg = f"{path} cannot be read with this user's permissions."
-    except (OSError, UnicodeDecodeError):
-        msg = f"{path} cannot be read as UTF-8 text."
-    raise ConfigurationMistaken(msg)
+    except UnicodeDecodeError:
+        raise ConfigurationMistaken(
+            f"{path} cannot be read as UTF-8 text; save it as UTF-8, or name another."
+        ) from None
+    except OSError as error:
+        raise file_fault(str(path), error) from None
 
 
 def parse(text: str, *, name: str) -> Section:

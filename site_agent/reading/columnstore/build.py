@@ -28,6 +28,7 @@ from site_agent.reading.columnstore.snapshot import MANIFEST, PATIENT, KeptFile,
 from site_agent.reading.columnstore.spill import Partitions, field_name
 from site_agent.reading.memory_limits import Limits
 from wardround.federation.errors import ConfigurationMistaken, SourceFailed, Unavailable
+from wardround.federation.file_faults import file_fault
 from wardround.federation.private_files import (
     create_private,
     make_private_folder,
@@ -57,7 +58,8 @@ def prepare_table(
     """Make the snapshot of one table in `folder`, in place of an earlier one.
 
     Raises:
-        Unavailable: the rows could not be read, or changed meanwhile; an earlier snapshot is as it was.
+        Unavailable: the rows could not be read, or changed meanwhile, or there was no room on the disk; an earlier
+            snapshot is as it was.
         ConfigurationMistaken: it cannot be written, or not in this memory; the same of an earlier one.
     """
     make_private_folder(folder)
@@ -73,10 +75,11 @@ def prepare_table(
             "memory_mebibytes in site.toml, or do not prepare the table: questions then read its source."
         ) from None
     except OSError as error:
-        raise ConfigurationMistaken(
-            f"The snapshot of the table {table.name!r} cannot be written: {error.strerror}."
-        ) from None
-    raise Unavailable(f"The rows of the table {table.name!r} could not be read; no new snapshot was made.")
+        raise file_fault(f"The snapshot of the table {table.name!r}", error, done="written") from None
+    raise Unavailable(
+        f"The rows of the table {table.name!r} could not be read to the end, and no new snapshot was made; read all of "
+        "them in the source itself to see what fails."
+    )
 
 
 @dataclass(frozen=True, slots=True)

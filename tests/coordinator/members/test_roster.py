@@ -100,8 +100,9 @@ def test_strangers_the_frozen_and_the_revoked_are_not_admitted(world: World) -> 
         roster.admit_site("nobody")
     with pytest.raises(SiteFrozen):
         roster.admit_site("two")
-    with pytest.raises(NotAuthorized):
+    with pytest.raises(NotAuthorized, match="revoked this site") as revoked:
         roster.admit_site("three")
+    assert revoked.value.final
     for name in ("one", "nobody"):
         with pytest.raises(NotAuthorized):
             roster.admit_analyst(name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from site_agent.answering.admission import Approval
-from site_agent.answering.closing import REMINDER_SECONDS
+from site_agent.answering.reminders import REMINDER_SECONDS
 from site_agent.reading.batches import Fingerprint
 from site_agent.serving.agent import LONGEST_FAILED_SECONDS, LONGEST_PAUSE_SECONDS, Agent
 from tests.site_agent.closing.failing_sources import STUDY
@@ -78,7 +78,7 @@ def test_a_closed_table_is_said_once_and_remembered_once_an_hour(
 ) -> None:
     site = two_tables(tmp_path)
     now = [0.0]
-    object.__setattr__(site.pipeline.closing, "now_seconds", lambda: now[0])
+    site.pipeline.closing.reminders.now_seconds = lambda: now[0]
     with caplog.at_level(logging.INFO, "wardround.site"):
         for quarter in range(12):
             now[0] = 900.0 * quarter

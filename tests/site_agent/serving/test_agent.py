@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from site_agent.answering.admission import Approval
+from site_agent.answering.reminders import Reminders
 from site_agent.serving.agent import (
     APPROVAL_SECONDS,
     FIRST_PAUSE_SECONDS,
@@ -17,7 +20,7 @@ from site_agent.serving.agent import (
     Pause,
 )
 from tests.site_agent.lone_site import LoneSite, Rows
-from wardround.federation.errors import InvariantBroken, PeerUnreachable
+from wardround.federation.errors import InvariantBroken, NotAuthorized, PeerUnreachable, SiteFrozen
 from wardround.federation.plan.task import Failed, Released, SignedTask, Submission
 from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import Entry
@@ -143,6 +146,60 @@ def test_a_broken_invariant_ends_the_agent(tmp_path: Path) -> None:
     site = LoneSite(tmp_path)
     with pytest.raises(InvariantBroken):
         agent_of(site, Scripted(broken)).serve()
+    site.ledger.close()
+
+
+def test_what_is_final_ends_the_agent_with_its_sentence_and_what_only_was_refused_does_not(tmp_path: Path) -> None:
+    def refused() -> SignedTask | None:
+        raise NotAuthorized("not now.")
+
+    def revoked() -> SignedTask | None:
+        raise NotAuthorized("revoked.", final=True)
+
+    site, ending = LoneSite(tmp_path), Hurried()
+    link = Scripted(refused, revoked, site.task)
+    with pytest.raises(NotAuthorized, match=r"^revoked\.$") as over:
+        Agent(site.pipeline, site.ledger, link, _stopping=ending).serve()
+    assert over.value.exit_code == 1
+    assert (len(link.claims), link.submitted) == (1, []), "nothing was asked after it"
+    site.ledger.close()
+
+
+def test_what_is_final_ends_the_agent_when_it_meets_a_stewards_answer_too(tmp_path: Path) -> None:
+    class Revoking(Scripted):
+        def submit(self, submission: Submission) -> Entry | None:
+            if isinstance(submission, Released):
+                raise NotAuthorized("revoked.", final=True)
+            return super().submit(submission)
+
+    site = LoneSite(tmp_path, approval=Approval.MANUAL)
+    link = Revoking(site.task)
+    agent = agent_of(site, link)
+    assert agent.step(wait_seconds=0)
+    site.ledger.decide(site.plan().plan_id, approve=True)
+    with pytest.raises(NotAuthorized, match="revoked"):
+        agent.serve()
+    site.ledger.close()
+
+
+def test_a_frozen_site_waits_and_says_so_once_an_hour(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def frozen() -> SignedTask | None:
+        now[0] += LONGEST_PAUSE_SECONDS
+        raise SiteFrozen
+
+    def enough() -> SignedTask | None:
+        agent.stop()
+        return None
+
+    site, ending, now = LoneSite(tmp_path), Hurried(), [0.0]
+    reminders = Reminders(now_seconds=lambda: now[0])
+    link = Scripted(*[frozen] * 241, enough)
+    agent = Agent(site.pipeline, site.ledger, link, _stopping=ending, _reminders=reminders)
+    with caplog.at_level(logging.INFO, "wardround.site"):
+        agent.serve()
+    said = [record for record in caplog.records if record.message.startswith(SiteFrozen.sentence)]
+    assert [(record.levelname, "site check" in record.message) for record in said] == [("ERROR", True)] * 3
+    assert ending.waits.count(LONGEST_PAUSE_SECONDS) == 241
     site.ledger.close()
 
 

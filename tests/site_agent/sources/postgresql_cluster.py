@@ -54,7 +54,12 @@ class Cluster:
     process: subprocess.Popen[bytes] | None = None
 
     def address(self, user: str = READER, database: str = "postgres") -> str:
-        return f"postgresql://{user}@/{database}?host={self.folder}"
+        return f"postgresql://{user}@/{database}?host={self.folder}&port={self.port}"
+
+    @property
+    def port(self) -> str:
+        """What its socket is called by, and where it listens if it listens."""
+        return self.settings.get("port", "5432")
 
     def start(self) -> None:
         """Begin to serve; a shell stops PostgreSQL when the pipe to it closes, however this process ends."""
@@ -108,7 +113,7 @@ class Cluster:
             connection.cursor().executemany(f'INSERT INTO "{table}" VALUES ({marks})'.encode(), list(rows))
 
     def _status(self) -> int:
-        ready = [_program("pg_isready"), "-q", "-h", str(self.folder)]
+        ready = [_program("pg_isready"), "-q", "-h", str(self.folder), "-p", self.port]
         return subprocess.run(ready, check=False).returncode
 
 

@@ -88,6 +88,7 @@ def is_away(source: Dataset, asked: AnswerLayout = COUNT) -> bool:
         source.bounded(asked)
     assert before.value.message == "The database of the table 'visits' cannot be reached now."
     assert after.value.message == SourceAway.sentence
+    assert [each.value.private for each in (before, after)] == ["", ""], "what an agent logs of it is nothing more"
     assert [each.__context__ or each.__cause__ for each in (before.value, after.value)] == [None, None]
     return before.value.unread and after.value.unread
 

@@ -20,6 +20,7 @@ from wardround.federation.errors import (
     ConfigurationMistaken,
     DeadlinePassed,
     LedgerBusy,
+    NotAuthorized,
     PeerUnreachable,
     ProtocolViolation,
 )
@@ -121,9 +122,21 @@ class GrpcAnalystLink:
         self._channel.close()
 
     def _call(self, attempt: Callable[[], _Reply]) -> _Reply:
-        reply = self._persistence.call(attempt, limit_seconds=self._limit_seconds)
+        reply = self._persistence.call(lambda: self._attempted(attempt), limit_seconds=self._limit_seconds)
         self._limit_seconds = ACQUAINTED_SECONDS
         return reply
+
+    def _attempted(self, attempt: Callable[[], _Reply]) -> _Reply:
+        """One call; a certificate that has expired since is closed the door on without a word, so it is said here."""
+        try:
+            return attempt()
+        except PeerUnreachable:
+            _, ends = validity(load_certificate(self._profile.certificate.encode(), name="the profile"))
+            if datetime.datetime.now(datetime.UTC) < ends:
+                raise
+        raise NotAuthorized(
+            f"The certificate of the analyst {self._profile.name} expired on {ends:%Y-%m-%d}; {_NEW}", final=True
+        )
 
 
 def open_profile(path: Path, *, now: datetime.datetime) -> AnalystProfile:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wardround.federation.errors import FederationError, InvariantBroken, LedgerBusy, LedgerCorrupt, LedgerFull
+from wardround.federation.file_faults import PASSING
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _FULL = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
-_PASSING = frozenset({0, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM})
 _MOVED = "A ledger was moved, removed or replaced while it was in use; restore it."
 BROKEN = "The ledger failed; the process must stop and start again from what is on disk."
 
@@ -61,6 +61,6 @@ def _full(path: Path, text: str) -> FederationError:
             number = errno.EACCES
     except OSError as error:
         number = error.errno or errno.EIO
-    if number in _PASSING:
+    if number == 0 or number in PASSING:
         return LedgerFull(private=text)
     return InvariantBroken(_MOVED if number == errno.ENOENT else BROKEN, private=f"{text} ({os.strerror(number)})")

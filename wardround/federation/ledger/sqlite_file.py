@@ -26,6 +26,7 @@ from wardround.federation.errors import (
     LedgerFull,
     Refused,
 )
+from wardround.federation.file_faults import file_fault
 from wardround.federation.ledger.connections import Connections
 from wardround.federation.ledger.database_faults import BROKEN, fault_of, translated
 from wardround.federation.ledger.table_schema import fingerprint, make, template, versions
@@ -363,7 +364,7 @@ def _create(path: Path, content: bytes) -> None:
         if not path.is_file():
             raise ConfigurationMistaken(f"{path} is not a regular file; name another.") from None
     except OSError as error:
-        raise ConfigurationMistaken(f"{path} cannot be made: {error.strerror}.") from None
+        raise file_fault(str(path), error, done="made") from None
 
 
 def _content(path: Path) -> bytes:
@@ -382,7 +383,7 @@ def serving_lock(folder: Path) -> Iterator[None]:
     try:
         descriptor = open_lock(folder / "serving")
     except OSError as error:
-        raise ConfigurationMistaken(f"{folder} cannot be served: {error.strerror}.") from None
+        raise file_fault(str(folder), error, done="served") from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.file_faults import file_fault
 from wardround.federation.limits import hash_of
 from wardround.federation.private_files import create_whole, write_private
 
@@ -86,8 +87,10 @@ class Identity:
         """The key in a file; `lost` is what to do where it holds none."""
         try:
             key = load_pem_private_key(path.read_bytes(), password=None)
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             key = None
+        except OSError as error:
+            raise file_fault(str(path), error) from None
         if not isinstance(key, Ed25519PrivateKey):
             raise ConfigurationMistaken(f"{path} does not hold an Ed25519 signing key; {lost}")
         return cls(key)

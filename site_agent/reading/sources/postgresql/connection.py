@@ -21,7 +21,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 OLDEST = 180000
 """The first version whose functions the statements need."""
 
-_CONNECT_SECONDS = 10
+CONNECT_SECONDS = 10
 _LOCK_MILLISECONDS = 10_000
 _IDLE_MILLISECONDS = 300_000
 _WORK_MEMORY = "512MB"
@@ -84,7 +84,7 @@ def _begun(source: str, timeout_seconds: float) -> Connection:
             autocommit=True,
             application_name="wardround",
             client_encoding="UTF8",
-            connect_timeout=_CONNECT_SECONDS,
+            connect_timeout=CONNECT_SECONDS,
         )
         undone.callback(connection.close)
         # Statements are written once and never again, and a pooler may not keep them.
