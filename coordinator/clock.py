@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 
@@ -39,9 +41,13 @@ class Clock(Protocol):
 
 
 class RealClock:
-    """The machine's clock, and one condition for each key, so that a change wakes only who waits for it."""
+    """The machine's clock, and one condition for each key, so that a change wakes only who waits for it.
 
-    def __init__(self) -> None:
+    Whoever waits does so inside `aside`, which a service uses to let others work meanwhile.
+    """
+
+    def __init__(self, aside: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._aside = aside
         self._guard = threading.Lock()
         self._changes: Counter[str] = Counter()
         self._waiting: dict[str, threading.Condition] = {}
@@ -64,7 +70,7 @@ class RealClock:
                 waiting.notify_all()
 
     def wait(self, key: str, *, seen: int, seconds: float) -> None:
-        with self._guard:
+        with self._aside(), self._guard:
             condition = self._waiting.setdefault(key, threading.Condition(self._guard))
             condition.wait_for(lambda: self._ended or self._changes[key] > seen, timeout=max(seconds, 0.0))
 

@@ -178,7 +178,7 @@ def _unreachable(details: str) -> FederationError:
 def _exhausted(details: str) -> FederationError:
     if "larger than max" in details:
         return MalformedMessage("A message is larger than the wire allows.", private=details)
-    return errors.Unavailable("The other side has too many calls; ask again.", private=details)
+    return errors.PeerUnreachable("The other side has too many calls; ask again.", private=details)
 
 
 def _internal(details: str) -> FederationError:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import grpc
 
+from coordinator.clock import RealClock
 from coordinator.members.folder import CoordinatorFolder, create_folder, open_folder
+from coordinator.members.roster import Roster
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.serving.analyst_service import AnalystService
 from coordinator.serving.site_service import EnrolmentService, SiteService
@@ -19,10 +21,12 @@ from coordinator.store.ledger import Ledger, begin_ledger, open_ledger
 from protos._generated.analyst_service_pb2_grpc import add_AnalystServiceServicer_to_server
 from protos._generated.enrolment_service_pb2_grpc import add_EnrolmentServiceServicer_to_server
 from protos._generated.site_service_pb2_grpc import add_SiteServiceServicer_to_server
+from protos.channels import Listening
 from protos.pieces import PieceStore
 from protos.serving import Serving, waiting_room_for
 from protos.serving import serve as listen
 from protos.tls import Presented, TlsKeys
+from protos.turns import FEWEST_NAMES, Turns
 from protos.words import stored_plan
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.ledger.sqlite_file import serving_lock
@@ -67,7 +71,9 @@ class _Process:
         self._authority = folder.authority()
         self._stopping = threading.Event()
         self._broken: list[InvariantBroken] = []
-        self._coordinator = Coordinator(served_ledger(folder))
+        ledger = served_ledger(folder)
+        self._turns = Turns(names=max(FEWEST_NAMES, _names(ledger)))
+        self._coordinator = Coordinator(ledger, clock=RealClock(self._turns.aside))
 
     def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -110,8 +116,7 @@ class _Process:
 
     def _listen(self, presented: Presented, life: datetime.timedelta) -> tuple[Serving, Serving]:
         coordinator, authority = self._coordinator, self._authority
-        callers = len(coordinator.roster.sites()) + len(coordinator.roster.analysts())
-        room = waiting_room_for(callers)
+        room = waiting_room_for(self._turns)
         site = SiteService(coordinator, authority, PieceStore(self._folder.path / "pieces"), room, life)
         analyst = AnalystService(coordinator, self._folder.study_text(), room)
         enrolment = EnrolmentService(coordinator.ledger, authority, life)
@@ -124,14 +129,13 @@ class _Process:
             add_EnrolmentServiceServicer_to_server(enrolment, service)
 
         address, enrolment_address = self._folder.bind_addresses()
-        main = listen(address, presented, register, callers=callers, broken=self._break)
+        main = listen(Listening(address), presented, register, turns=self._turns, broken=self._break)
         try:
             side = listen(
-                enrolment_address,
+                Listening(enrolment_address, strangers=True),
                 presented,
                 register_enrolment,
-                callers=1,
-                callers_have_certificates=False,
+                turns=self._turns,
                 broken=self._break,
             )
         except BaseException:
@@ -154,6 +158,11 @@ class _Process:
             hosts=hosts,
         )
         return TlsKeys(key_to_pem(key), certificate, self._authority.pem.encode())
+
+
+def _names(ledger: Ledger) -> int:
+    roster = Roster(ledger)
+    return len(roster.sites()) + len(roster.analysts())
 
 
 def _at(address: str, port: int) -> str:

@@ -19,10 +19,11 @@ from coordinator.store.ledger import open_ledger
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated import answer_pb2, plan_pb2
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub, add_AnalystServiceServicer_to_server
-from protos.channels import channel
+from protos.channels import Listening, channel
 from protos.serving import serve, waiting_room_for
 from protos.statuses import from_rpc_error
 from protos.tls import Presented, TlsKeys
+from protos.turns import Turns
 from protos.words import QUERY
 from tests.fixtures.ports import HOST, take_port
 from tests.screens.hostile_words import HOSTILE, STUDY, asked, asked_among
@@ -66,12 +67,13 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
     coordinator.roster.enrol_site(
         name="north", identity=Identity.generate().public, patients=1000, dataset="ehr", study_signature=b""
     )
-    service = AnalystService(coordinator, STUDY, waiting_room_for(2))
+    turns = Turns()
+    service = AnalystService(coordinator, STUDY, waiting_room_for(turns))
     serving = serve(
-        f"{HOST}:{take_port()}",
+        Listening(f"{HOST}:{take_port()}"),
         Presented(TlsKeys(key_to_pem(key), shown, authority.pem.encode())),
         lambda server: add_AnalystServiceServicer_to_server(service, server),
-        callers=2,
+        turns=turns,
         broken=lambda _: None,
     )
     keys = TlsKeys(profile.key.encode(), profile.certificate.encode(), profile.authority.encode())
