@@ -21,9 +21,6 @@ MAX_STRANGER_MESSAGE_BYTES = 64 * 1024
 MAX_METADATA_BYTES = 16 * 1024
 # As many as one name may have inside, so that whoever uses one connection waits for its turn and is never turned away.
 MAX_CALLS_PER_CONNECTION = CALLS_OF_ONE_NAME
-MOST_CONNECTIONS = 2048
-# A connection that has not shown a certificate and begun to speak by then is ended.
-HANDSHAKE_SECONDS = 5.0
 # Enrolling is one short call: a stranger's connection ends soon after it.
 STRANGER_IDLE_SECONDS = 10
 STRANGER_AGE_SECONDS = 60
@@ -65,6 +62,7 @@ _SERVING_STRANGERS: Options = [
     ("grpc.max_receive_message_length", MAX_STRANGER_MESSAGE_BYTES),
     ("grpc.max_connection_idle_ms", STRANGER_IDLE_SECONDS * _MILLISECONDS),
     ("grpc.max_connection_age_ms", STRANGER_AGE_SECONDS * _MILLISECONDS),
+    ("grpc.max_connection_age_grace_ms", STRANGER_AGE_SECONDS * _MILLISECONDS),
 ]
 
 CALLING: Options = [
@@ -82,14 +80,14 @@ CALLING: Options = [
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where a service listens, for whom, and how many connections it has at most.
+    """Where a service listens, for whom, how many connections it has at most, and how soon each must be made.
 
     Where strangers call, callers show no certificate: messages are small and connections are short.
     """
 
     address: str
-    connections: int = MOST_CONNECTIONS
-    handshake_seconds: float = HANDSHAKE_SECONDS
+    connections: int
+    handshake_seconds: float
     strangers: bool = False
 
 

@@ -157,6 +157,12 @@ def _rebuilt(content: bytes, status: grpc.StatusCode) -> FederationError:
     kind = _BY_CODE.get(fault.code)
     if kind is None or STATUS[kind] is not status:
         return MalformedMessage("an error and its status differ.")
+    return error_of(fault)
+
+
+def error_of(fault: Fault) -> FederationError:
+    """The error that a fault stands for, as far as a peer is believed."""
+    kind = _BY_CODE.get(fault.code, FederationError)
     if issubclass(kind, InvariantBroken) or kind is FederationError:
         # A broken invariant stops the process that broke it. A peer must not be able to stop ours.
         return errors.Unavailable("The other side had an internal error; ask again later.", private=fault.code)

@@ -2,9 +2,9 @@
 
 study.toml  coordinator.toml  identity.pem  authority/  ledger.sqlite  address  enrolment_address  serving  pieces/
 
-coordinator.toml says where the coordinator listens and how long what it issues lives. While `init` has not come to its
-end there is a file `unfinished` besides. That alone tells an init that was cut short, which is begun again, from a
-coordinator that lost something, which is not.
+coordinator.toml says where the coordinator listens, how long what it issues lives, and how much callers may take. While
+`init` has not come to its end there is a file `unfinished` besides. That alone tells an init that was cut short, which
+is begun again, from a coordinator that lost something, which is not.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.members.authority import Authority
+from protos.turns import CALLS_AT_ONCE
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, lost
 from wardround.federation.private_files import STAGED, create_private, make_private_folder, sync_folder, write_private
@@ -162,11 +163,17 @@ WEEK_HOURS = 7 * 24.0
 QUARTER_HOURS = 90 * 24.0
 YEAR_HOURS = 366 * 24.0
 SHORTEST_HOURS = 0.001
+HANDSHAKE_SECONDS = 5.0
+ENROLMENT_CONNECTIONS = 256
+MOST_CONNECTIONS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfiguration:
-    """Two ports (one for enrolment alone), the names they are dialled by, and lifetimes."""
+    """Two ports (one for enrolment alone), the names they are dialled by, lifetimes, and what callers may take.
+
+    Without a number of connections there are as many as descriptors allow.
+    """
 
     listen: str = LOOPBACK
     enrolment_listen: str = LOOPBACK
@@ -175,6 +182,10 @@ class CoordinatorConfiguration:
     certificate_hours: float = FORTNIGHT_HOURS
     analyst_hours: float = QUARTER_HOURS
     invitation_hours: float = WEEK_HOURS
+    connections: int | None = None
+    enrolment_connections: int = ENROLMENT_CONNECTIONS
+    handshake_seconds: float = HANDSHAKE_SECONDS
+    calls_at_once: int = CALLS_AT_ONCE
 
 
 def read_coordinator(path: Path) -> CoordinatorConfiguration:
@@ -193,6 +204,12 @@ def parse_coordinator(text: str, *, name: str = "coordinator.toml") -> Coordinat
         certificate_hours=top.number("certificate_hours", FORTNIGHT_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
         analyst_hours=top.number("analyst_hours", QUARTER_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
         invitation_hours=top.number("invitation_hours", WEEK_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
+        connections=top.integer("connections", lower=1, upper=MOST_CONNECTIONS) if top.has("connections") else None,
+        enrolment_connections=top.integer(
+            "enrolment_connections", ENROLMENT_CONNECTIONS, lower=1, upper=MOST_CONNECTIONS
+        ),
+        handshake_seconds=top.number("handshake_seconds", HANDSHAKE_SECONDS, lower=0.1, upper=60.0),
+        calls_at_once=top.integer("calls_at_once", CALLS_AT_ONCE, lower=1, upper=256),
     )
     top.close()
     if (configuration.address is None) != (configuration.enrolment_address is None):

@@ -34,7 +34,7 @@ from wardround.federation.trust.entry import GENESIS, Entry
 HASH = "ab" * 32
 PATIENCE_SECONDS = 120.0
 # A port of this process is chosen when the service begins to listen.
-ANYWHERE = Listening("")
+ANYWHERE = Listening("", connections=256, handshake_seconds=5.0)
 RECEIPT = Entry(1, GENESIS, "received", "{}", b"s" * 64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,13 +20,14 @@ from coordinator.store.ledger import open_ledger
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated import answer_pb2, plan_pb2
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub, add_AnalystServiceServicer_to_server
-from protos.channels import Listening, channel
+from protos.channels import channel
 from protos.serving import serve, waiting_room_for
 from protos.statuses import from_rpc_error
 from protos.tls import Presented, TlsKeys
 from protos.turns import Turns
 from protos.words import QUERY
 from tests.fixtures.ports import HOST, take_port
+from tests.protos.loopback_service import ANYWHERE
 from tests.screens.hostile_words import HOSTILE, STUDY, asked, asked_among
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
@@ -70,7 +72,7 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
     turns = Turns()
     service = AnalystService(coordinator, STUDY, waiting_room_for(turns))
     serving = serve(
-        Listening(f"{HOST}:{take_port()}"),
+        dataclasses.replace(ANYWHERE, address=f"{HOST}:{take_port()}"),
         Presented(TlsKeys(key_to_pem(key), shown, authority.pem.encode())),
         lambda server: add_AnalystServiceServicer_to_server(service, server),
         turns=turns,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 
-from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.errors import ConfigurationMistaken, Unavailable
 from wardround.federation.plain_text import LAYOUT, is_plain, text_fault
 
 Toml = Mapping[str, object]
@@ -32,8 +32,11 @@ def read_text(path: Path) -> str:
         msg = f"{path} is a folder; name a file."
     except PermissionError:
         msg = f"{path} cannot be read with this user's permissions."
-    except (OSError, UnicodeDecodeError):
+    except UnicodeDecodeError:
         msg = f"{path} cannot be read as UTF-8 text."
+    except OSError as error:
+        # No descriptor left, or a disk that fails: nothing in the file is wrong.
+        raise Unavailable(f"{path} cannot be read now: {error.strerror}; try again.") from None
     raise ConfigurationMistaken(msg)
 
 
