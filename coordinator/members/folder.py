@@ -164,7 +164,6 @@ QUARTER_HOURS = 90 * 24.0
 YEAR_HOURS = 366 * 24.0
 SHORTEST_HOURS = 0.001
 HANDSHAKE_SECONDS = 5.0
-ENROLMENT_CONNECTIONS = 256
 MOST_CONNECTIONS = 60_000
 
 
@@ -183,7 +182,7 @@ class CoordinatorConfiguration:
     analyst_hours: float = QUARTER_HOURS
     invitation_hours: float = WEEK_HOURS
     connections: int | None = None
-    enrolment_connections: int = ENROLMENT_CONNECTIONS
+    enrolment_connections: int | None = None
     handshake_seconds: float = HANDSHAKE_SECONDS
     calls_at_once: int = CALLS_AT_ONCE
 
@@ -204,10 +203,8 @@ def parse_coordinator(text: str, *, name: str = "coordinator.toml") -> Coordinat
         certificate_hours=top.number("certificate_hours", FORTNIGHT_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
         analyst_hours=top.number("analyst_hours", QUARTER_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
         invitation_hours=top.number("invitation_hours", WEEK_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
-        connections=top.integer("connections", lower=1, upper=MOST_CONNECTIONS) if top.has("connections") else None,
-        enrolment_connections=top.integer(
-            "enrolment_connections", ENROLMENT_CONNECTIONS, lower=1, upper=MOST_CONNECTIONS
-        ),
+        connections=_connections(top, "connections"),
+        enrolment_connections=_connections(top, "enrolment_connections"),
         handshake_seconds=top.number("handshake_seconds", HANDSHAKE_SECONDS, lower=0.1, upper=60.0),
         calls_at_once=top.integer("calls_at_once", CALLS_AT_ONCE, lower=1, upper=256),
     )
@@ -220,6 +217,10 @@ def parse_coordinator(text: str, *, name: str = "coordinator.toml") -> Coordinat
             "connect to."
         )
     return configuration
+
+
+def _connections(top: Section, key: str) -> int | None:
+    return top.integer(key, lower=1, upper=MOST_CONNECTIONS) if top.has(key) else None
 
 
 def _address(top: Section, key: str, default: str) -> str:

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import logging
 import resource
+from dataclasses import dataclass
 
 from wardround.federation.errors import ConfigurationMistaken
 
-# For the ledger's connections and journals, pieces, logs, gRPC's own, and whatever is opened for a moment.
-KEPT_BACK = 256
-# Of the process with the enrolment port, which has no ledger.
-KEPT_BACK_FOR_ENROLMENT = 64
 FEWEST_CONNECTIONS = 16
-# Ten for each member of a large consortium; each costs some tens of kilobytes.
-MOST_CONNECTIONS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many connections a port has unless a number is configured, and what its process keeps for other things."""
+
+    key: str
+    connections: int
+    kept_back: int
+
+
+# Ten connections for each member of a large consortium, at some tens of kilobytes each. Kept back is for the ledger's
+# connections and journals, for pieces, logs, gRPC's own, and whatever is opened for a moment.
+MEMBERS = Share("connections", 2048, 256)
+STRANGERS = Share("enrolment_connections", 256, 64)
 # More than the ports can use; some systems allow a thousand million, and programs that close them all take minutes.
 _ENOUGH = 65_536
 
@@ -38,22 +48,14 @@ def raise_limit() -> int:
     return wanted
 
 
-def connections_within(limit: int, *, wanted: int | None, enrolment: int) -> int:
-    """How many connections members may have: what was configured, or what `limit` leaves; a sentence if it cannot be.
-
-    The process with the enrolment port has a limit of its own, of the same size.
-    """
-    room = limit - KEPT_BACK
-    if (wanted or FEWEST_CONNECTIONS) > room:
+def connections_within(limit: int, share: Share, *, wanted: int | None) -> int:
+    """How many connections a port has: what was configured, or what `limit` leaves; a sentence if it cannot be."""
+    room = limit - share.kept_back
+    fewest = wanted or FEWEST_CONNECTIONS
+    if fewest > room:
         raise ConfigurationMistaken(
-            f"{wanted or FEWEST_CONNECTIONS} connections and {KEPT_BACK} other descriptors are more than the {limit} "
-            "that this process may have; raise its limit (ulimit -n, or LimitNOFILE of its unit) or lower "
-            "connections in coordinator.toml."
+            f"{share.key} = {fewest}, and {share.kept_back} other descriptors, are more than the {limit} that a "
+            "process may have here; raise that limit (ulimit -n, or LimitNOFILE of the unit) or lower "
+            f"{share.key} in coordinator.toml."
         )
-    if enrolment > limit - KEPT_BACK_FOR_ENROLMENT:
-        raise ConfigurationMistaken(
-            f"enrolment_connections = {enrolment} and {KEPT_BACK_FOR_ENROLMENT} other descriptors are more than the "
-            f"{limit} that a process may have; raise the limit (ulimit -n, or LimitNOFILE of the unit) or lower "
-            "enrolment_connections in coordinator.toml."
-        )
-    return wanted or min(room, MOST_CONNECTIONS)
+    return wanted or min(room, share.connections)

@@ -20,7 +20,7 @@ from coordinator.members.folder import CoordinatorFolder, create_folder, open_fo
 from coordinator.members.roster import Roster
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.serving.analyst_service import AnalystService
-from coordinator.serving.descriptors import connections_within, raise_limit
+from coordinator.serving.descriptors import MEMBERS, STRANGERS, connections_within, raise_limit
 from coordinator.serving.enrolment_port import EnrolmentPort
 from coordinator.serving.enrolment_service import EnrolmentService
 from coordinator.serving.forwarding_service import Orders
@@ -76,8 +76,9 @@ class _Process:
         self._announce = announce
         self._configuration = configuration = folder.configuration()
         self._descriptors = raise_limit()
-        self._connections = connections_within(
-            self._descriptors, wanted=configuration.connections, enrolment=configuration.enrolment_connections
+        self._connections = connections_within(self._descriptors, MEMBERS, wanted=configuration.connections)
+        self._enrolment_connections = connections_within(
+            self._descriptors, STRANGERS, wanted=configuration.enrolment_connections
         )
         self._authority = folder.authority()
         self._life = datetime.timedelta(hours=configuration.certificate_hours)
@@ -155,7 +156,7 @@ class _Process:
         return EnrolmentPort(
             Orders(
                 address=self._bound[1],
-                connections=configuration.enrolment_connections,
+                connections=self._enrolment_connections,
                 handshake_seconds=configuration.handshake_seconds,
                 keys=self._keys(),
             ),

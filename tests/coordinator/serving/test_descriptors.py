@@ -4,39 +4,62 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from coordinator.members.folder import parse_coordinator
-from coordinator.serving.descriptors import KEPT_BACK, connections_within
+from coordinator.serving.descriptors import MEMBERS, STRANGERS, Share, connections_within
 from wardround.federation.errors import ConfigurationMistaken
 
 RAISE = "from coordinator.serving.descriptors import raise_limit; print(raise_limit())"
 
+READ = """
+import os, resource, sys
+from pathlib import Path
+from coordinator.members.folder import read_coordinator
+from wardround.federation.errors import FederationError
+try:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+    read_coordinator(Path(sys.argv[1]) / "coordinator.toml")
+except FederationError as error:
+    print(error.exit_code, error.message)
+"""
+
 
 @pytest.mark.parametrize(
-    ("limit", "wanted", "allowed"),
-    [(1024, None, 768), (1024, 500, 500), (1024, 768, 768), (65_536, None, 2048), (65_536, 10_000, 10_000)],
-)
-def test_connections_leave_descriptors_for_everything_else(limit: int, wanted: int | None, allowed: int) -> None:
-    assert connections_within(limit, wanted=wanted, enrolment=256) == allowed
-    assert allowed + KEPT_BACK <= limit
-
-
-@pytest.mark.parametrize(
-    ("limit", "wanted", "enrolment", "named"),
+    ("limit", "share", "wanted", "allowed"),
     [
-        (1024, 769, 256, "769 connections"),
-        (1024, 5000, 256, "5000 connections"),
-        (271, None, 16, "16 connections"),
-        (1024, None, 961, "enrolment_connections = 961"),
+        (1024, MEMBERS, None, 768),
+        (1024, MEMBERS, 500, 500),
+        (1024, MEMBERS, 768, 768),
+        (65_536, MEMBERS, None, 2048),
+        (65_536, MEMBERS, 10_000, 10_000),
+        (300, STRANGERS, None, 236),
+        (1024, STRANGERS, None, 256),
+    ],
+)
+def test_connections_leave_descriptors_for_everything_else(
+    limit: int, share: Share, wanted: int | None, allowed: int
+) -> None:
+    assert connections_within(limit, share, wanted=wanted) == allowed
+    assert allowed + share.kept_back <= limit
+
+
+@pytest.mark.parametrize(
+    ("limit", "share", "wanted", "named"),
+    [
+        (1024, MEMBERS, 769, "connections = 769"),
+        (1024, MEMBERS, 5000, "connections = 5000"),
+        (271, MEMBERS, None, "connections = 16"),
+        (1024, STRANGERS, 961, "enrolment_connections = 961"),
     ],
 )
 def test_what_cannot_be_had_is_said_before_anything_is_served(
-    limit: int, wanted: int | None, enrolment: int, named: str
+    limit: int, share: Share, wanted: int | None, named: str
 ) -> None:
     with pytest.raises(ConfigurationMistaken, match=named) as caught:
-        connections_within(limit, wanted=wanted, enrolment=enrolment)
+        connections_within(limit, share, wanted=wanted)
     assert f"{limit}" in caught.value.message
     assert "LimitNOFILE" in caught.value.message
 
@@ -62,7 +85,7 @@ def test_what_callers_may_take_can_be_configured() -> None:
     read = parse_coordinator("")
     assert (read.connections, read.enrolment_connections, read.handshake_seconds, read.calls_at_once) == (
         None,
-        256,
+        None,
         5.0,
         8,
     )
@@ -74,3 +97,9 @@ def test_what_callers_may_take_can_be_configured() -> None:
 def test_what_makes_no_sense_is_refused_by_name(line: str) -> None:
     with pytest.raises(ConfigurationMistaken, match=line.partition(" ")[0]):
         parse_coordinator(line)
+
+
+def test_a_file_that_cannot_be_opened_for_lack_of_descriptors_is_no_mistake_in_it(tmp_path: Path) -> None:
+    (tmp_path / "coordinator.toml").write_text("", encoding="utf-8")
+    done = subprocess.run([sys.executable, "-c", READ, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == f"3 {tmp_path / 'coordinator.toml'} cannot be read now: Too many open files; try again.\n"
