@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from coordinator.serving.forwarding_service import ANSWERED, REFUSED, Orders
-from coordinator.serving.frames import Frames
+from coordinator.serving.local_socket import LocalSocket
 from protos.serving import Broken, outcome_of
 from protos.statuses import encode_fault, status_of
 from protos.tls import TlsKeys
@@ -43,7 +43,7 @@ class _Child:
 
     def __init__(self, orders: Orders) -> None:
         ours, theirs = socket.socketpair()
-        self.frames = Frames(ours)
+        self.socket = LocalSocket(ours)
         try:
             # Started anew and not forked: nothing of this process, no thread and no descriptor, comes along.
             command = [sys.executable, "-P", "-m", "coordinator.serving.forwarding_service", str(theirs.fileno())]
@@ -68,7 +68,7 @@ class _Child:
     def port(self) -> int:
         """The port it listens at, once it does; `ConfigurationMistaken` in its own words when it cannot."""
         try:
-            said = self.frames.receive(timeout_seconds=START_SECONDS)
+            said = self.socket.receive(timeout_seconds=START_SECONDS)
         except OSError:
             self.end()
             raise
@@ -85,7 +85,7 @@ class _Child:
     def end(self) -> int:
         """Whatever it does, it is gone afterwards; how it ended."""
         self.dismiss()
-        self.frames.close()
+        self.socket.close()
         try:
             return self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -179,9 +179,9 @@ class EnrolmentPort:
         """Answer the process until it is gone."""
         while True:
             try:
-                request = self._child.frames.receive()
+                request = self._child.socket.receive()
                 reply = self._answered(request)
-                self._child.frames.send(reply)
+                self._child.socket.send(reply)
             except OSError:
                 return
             if reply[:1] == REFUSED:

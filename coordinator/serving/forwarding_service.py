@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 
 import grpc
 
-from coordinator.serving.frames import Frames
+from coordinator.serving.local_socket import LocalSocket
 from protos._generated import enrolment_service_pb2 as pb
 from protos._generated.enrolment_service_pb2_grpc import (
     EnrolmentServiceServicer,
@@ -66,7 +66,7 @@ def orders_of(line: bytes) -> Orders:
 class ForwardingService(EnrolmentServiceServicer):
     """Hands each request to the coordinator, one at a time, and its answer back."""
 
-    def __init__(self, coordinator: Frames) -> None:
+    def __init__(self, coordinator: LocalSocket) -> None:
         self._coordinator = coordinator
         self._one_at_a_time = threading.Lock()
 
@@ -100,7 +100,7 @@ def main() -> None:
     lines.setFormatter(_OneLine("%(asctime)s %(name)s %(levelname)s %(message)s"))
     # Who is refused, and why, is logged where it is decided.
     logging.basicConfig(handlers=[lines], level=logging.WARNING)
-    coordinator = Frames(socket.socket(fileno=int(sys.argv[1])))
+    coordinator = LocalSocket(socket.socket(fileno=int(sys.argv[1])))
     first = sys.stdin.buffer.readline()
     if not first:
         return

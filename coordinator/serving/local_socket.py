@@ -12,7 +12,7 @@ MOST_BYTES = 1024 * 1024
 _LENGTH = struct.Struct("!I")
 
 
-class Frames:
+class LocalSocket:
     """One end of a pair; one thread at a time sends and receives."""
 
     def __init__(self, connection: socket.socket) -> None:
