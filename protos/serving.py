@@ -1,6 +1,6 @@
 """How the coordinator serves: mutual TLS, bounded messages and connections, and workers that nobody can use up.
 
-`Translating` stands before every servicer method: it finds out who calls, gives the call a place and a turn, and turns
+`Translating` stands before every servicer method: it finds out who calls, gives the call a slot and a turn, and turns
 whatever is raised into a status of the table.
 
 A long poll holds a worker while it waits, and no turn. The room has fewer seats than there are workers, so some are
@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError, Message
 from protos.channels import Listening, serving_options
 from protos.statuses import abort
 from protos.tls import Presented, caller_certificate, serving_credentials
-from protos.turns import CALLS_OF_ONE_NAME, OWN_PLACES, Turns
+from protos.turns import CALLS_OF_ONE_NAME, OWN_SLOTS, Turns
 from wardround.federation.errors import (
     ConfigurationMistaken,
     FederationError,
@@ -42,9 +42,9 @@ log = logging.getLogger("wardround.wire")
 _Method: TypeAlias = "grpc.RpcMethodHandler[Message, Message]"
 _Outcome = TypeVar("_Outcome")
 Broken: TypeAlias = Callable[[InvariantBroken], None]
-# Beyond the places: they find out who calls, and tell whoever finds no place.
+# Beyond the slots: they find out who calls, and tell whoever finds no slot.
 _SPARE_WORKERS = 16
-# Bounds memory alone: whom to turn away first is for the places and the turns, which know names.
+# Bounds memory alone: whom to turn away first is for the slots and the turns, which know names.
 _MOST_CALLS = 4096
 
 
@@ -100,13 +100,13 @@ class WaitingRoom:
 
 
 def workers_for(turns: Turns) -> int:
-    """How many workers serve: one for each place inside, and some at the door."""
-    return turns.places + _SPARE_WORKERS
+    """How many workers serve: one for each slot inside, and some at the door."""
+    return turns.slots + _SPARE_WORKERS
 
 
 def waiting_room_for(turns: Turns) -> WaitingRoom:
-    """A room with a seat for each name, and as many places outside it."""
-    return WaitingRoom(seats=turns.places // OWN_PLACES)
+    """A room with a seat for each name, and as many slots outside it."""
+    return WaitingRoom(seats=turns.slots // OWN_SLOTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def _stranger(context: grpc.ServicerContext) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Translating(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs only
-    """Gives every call a place and a turn, and turns every exception of a servicer into a status of the table.
+    """Gives every call a slot and a turn, and turns every exception of a servicer into a status of the table.
 
     `broken` is told of a broken invariant, so that the process can stop; the caller hears a fixed sentence.
     """
@@ -187,7 +187,7 @@ class Translating(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
 
         def work(requests: Iterator[bytes], context: grpc.ServicerContext) -> Message:
             caller = self.named(context)
-            with self.turns.place(caller), self.turns.turn(caller):
+            with self.turns.slot(caller), self.turns.turn(caller):
                 with self.turns.reading():
                     request = _parsed(parse, requests)
                 return behaviour(request, context)
@@ -199,7 +199,7 @@ class Translating(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
             return outcome
 
         # As if a stream of requests came, although it is one: so a worker is not held by a caller that begins a call
-        # and never sends its request, unless that caller has a place to wait at. And the bytes come here as they are:
+        # and never sends its request, unless that caller has a slot to wait at. And the bytes come here as they are:
         # those it cannot parse gRPC would answer by itself, with a traceback in the log and an opaque status.
         return grpc.stream_unary_rpc_method_handler(
             answer, request_deserializer=None, response_serializer=method.response_serializer

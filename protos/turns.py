@@ -3,8 +3,8 @@
 A few calls are worked on at once. Whoever waits is taken up round-robin over the names, and within a name in the order
 of arrival: before a name's waiting call, at most one call of each other name is taken up, however many it sends.
 
-Every call inside holds a thread, so there are only so many places: some that are a name's own, whoever else calls, and
-some that all share. A call that finds no place is told at once to ask again.
+Every call inside holds a thread, so there are only so many slots: some that are a name's own, whoever else calls, and
+some that all share. A call that finds no slot is told at once to ask again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from wardround.federation.errors import PeerUnreachable
 CALLS_AT_ONCE = 8
 CALLS_OF_ONE_NAME = 32
 # One to wait for news with, and one to act with.
-OWN_PLACES = 2
-SHARED_PLACES = 128
-# Threads are made when they are needed, so places for a consortium that grows while it serves cost nothing.
+OWN_SLOTS = 2
+SHARED_SLOTS = 128
+# Threads are made when they are needed, so slots for a consortium that grows while it serves cost nothing.
 FEWEST_NAMES = 64
 # One name may work on this share of the calls at once: slow calls of one caller leave the others some.
 _SHARE_OF_ONE_NAME = 2
@@ -48,11 +48,11 @@ class Turns:
         names: int = FEWEST_NAMES,
         at_once: int = CALLS_AT_ONCE,
         of_one_name: int = CALLS_OF_ONE_NAME,
-        shared_places: int = SHARED_PLACES,
+        shared_slots: int = SHARED_SLOTS,
         watch: Watch | None = None,
     ) -> None:
-        self.places = OWN_PLACES * names + shared_places
-        self._shared_places = shared_places
+        self.slots = OWN_SLOTS * names + shared_slots
+        self._shared_slots = shared_slots
         self._of_one_name = of_one_name
         self._share = max(1, at_once // _SHARE_OF_ONE_NAME)
         self._watch = watch
@@ -71,12 +71,12 @@ class Turns:
         self._thread = threading.local()
 
     @contextmanager
-    def place(self, name: str) -> Iterator[None]:
-        """A place inside for one call of this name; `PeerUnreachable` at once when there is none."""
+    def slot(self, name: str) -> Iterator[None]:
+        """A slot inside for one call of this name; `PeerUnreachable` at once when there is none."""
         with self._guard:
-            own = self._inside[name] < OWN_PLACES
-            room = own or (self._inside[name] < self._of_one_name and self._shared < self._shared_places)
-            if not room or self._inside.total() >= self.places:
+            own = self._inside[name] < OWN_SLOTS
+            room = own or (self._inside[name] < self._of_one_name and self._shared < self._shared_slots)
+            if not room or self._inside.total() >= self.slots:
                 self._refused[name] += 1
                 self._tell_refused()
                 raise PeerUnreachable(_BUSY)
@@ -87,7 +87,7 @@ class Turns:
         finally:
             with self._guard:
                 _less(self._inside, name)
-                self._shared -= self._inside[name] >= OWN_PLACES
+                self._shared -= self._inside[name] >= OWN_SLOTS
 
     @contextmanager
     def turn(self, name: str) -> Iterator[None]:
@@ -131,13 +131,13 @@ class Turns:
                 self._take(name)
 
     def _tell_refused(self) -> None:
-        """Log who finds no place, now and then: a line for each call would let a caller fill the disk."""
+        """Log who finds no slot, now and then: a line for each call would let a caller fill the disk."""
         now = time.monotonic()
         if now - self._told < _TELLING_SECONDS:
             return
         self._told = now
         most = ", ".join(f"{name} ({calls})" for name, calls in self._refused.most_common(_NAMES_TOLD))
-        log.warning("more calls at once than there are places for: %s", most)
+        log.warning("too many calls at once, told to ask again: %s", most)
         self._refused.clear()
 
     def _take(self, name: str) -> None:

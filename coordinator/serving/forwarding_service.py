@@ -37,7 +37,7 @@ STOP_SECONDS = 5.0
 # Members' calls come first where both compete for a processor.
 _NICER = 5
 # Addresses take turns here, as members' names do at the other port; whose one may be is not known, so few are enough.
-_NAMES, _OF_ONE_ADDRESS, _SHARED_PLACES = 32, 8, 32
+_NAMES, _OF_ONE_ADDRESS, _SHARED_SLOTS = 32, 8, 32
 
 log = logging.getLogger("wardround.enrolment")
 
@@ -111,7 +111,7 @@ def main() -> None:
             Listening(orders.address, orders.connections, orders.handshake_seconds, strangers=True),
             presented,
             lambda found: add_EnrolmentServiceServicer_to_server(ForwardingService(coordinator), found),
-            turns=Turns(names=_NAMES, at_once=1, of_one_name=_OF_ONE_ADDRESS, shared_places=_SHARED_PLACES),
+            turns=Turns(names=_NAMES, at_once=1, of_one_name=_OF_ONE_ADDRESS, shared_slots=_SHARED_SLOTS),
             broken=_say_broken,
         )
     except ConfigurationMistaken as mistaken:

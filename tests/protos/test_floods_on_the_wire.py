@@ -85,7 +85,7 @@ def test_a_caller_waits_for_one_call_of_each_flooder_at_most(tmp_path: Path) -> 
     assert set(ahead.values()) == {1}
 
 
-def test_calls_that_never_send_their_request_hold_only_their_own_callers_places(tmp_path: Path) -> None:
+def test_calls_that_never_send_their_request_hold_only_their_own_callers_slots(tmp_path: Path) -> None:
     hung_up = threading.Event()
 
     def nothing() -> Iterator[bytes]:

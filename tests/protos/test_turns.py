@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from protos.turns import CALLS_OF_ONE_NAME, OWN_PLACES, SERVED, SHARED_PLACES, WAITS, Turns
+from protos.turns import CALLS_OF_ONE_NAME, OWN_SLOTS, SERVED, SHARED_SLOTS, WAITS, Turns
 from tests.protos.fairness import Event, most_ahead, times_waited
 from wardround.federation.errors import PeerUnreachable
 
@@ -184,53 +184,53 @@ def test_a_turn_is_given_back_when_its_call_fails() -> None:
         assert turns.events[-1] == (SERVED, "b")
 
 
-def test_a_name_has_only_so_many_places_and_is_told_at_once() -> None:
+def test_a_name_has_only_so_many_slots_and_is_told_at_once() -> None:
     turns = Turns()
     with contextlib.ExitStack() as inside:
         for _ in range(CALLS_OF_ONE_NAME):
-            inside.enter_context(turns.place("greedy"))
-        with pytest.raises(PeerUnreachable, match="ask again"), turns.place("greedy"):
+            inside.enter_context(turns.slot("greedy"))
+        with pytest.raises(PeerUnreachable, match="ask again"), turns.slot("greedy"):
             pass
-        with turns.place("modest"):
+        with turns.slot("modest"):
             pass
-    with turns.place("greedy"):
+    with turns.slot("greedy"):
         pass
 
 
-def test_nobody_can_take_the_places_that_are_another_names_own() -> None:
+def test_nobody_can_take_the_slots_that_are_another_names_own() -> None:
     turns = Turns(names=64)
     with contextlib.ExitStack() as inside:
         for number in range(8):
             with contextlib.suppress(PeerUnreachable):
                 for _ in range(CALLS_OF_ONE_NAME):
-                    inside.enter_context(turns.place(f"greedy-{number}"))
+                    inside.enter_context(turns.slot(f"greedy-{number}"))
         # What is shared is gone, and what is a name's own is not.
         for number in range(64 - 8):
-            for _ in range(OWN_PLACES):
-                inside.enter_context(turns.place(f"modest-{number}"))
-            with pytest.raises(PeerUnreachable), turns.place(f"modest-{number}"):
+            for _ in range(OWN_SLOTS):
+                inside.enter_context(turns.slot(f"modest-{number}"))
+            with pytest.raises(PeerUnreachable), turns.slot(f"modest-{number}"):
                 pass
     with contextlib.ExitStack() as inside:
-        for number in range(SHARED_PLACES // (CALLS_OF_ONE_NAME - OWN_PLACES)):
+        for number in range(SHARED_SLOTS // (CALLS_OF_ONE_NAME - OWN_SLOTS)):
             for _ in range(CALLS_OF_ONE_NAME):
-                inside.enter_context(turns.place(f"late-{number}"))
+                inside.enter_context(turns.slot(f"late-{number}"))
 
 
 def test_more_names_than_expected_never_hold_more_threads_than_there_are() -> None:
-    turns = Turns(names=2, shared_places=1)
+    turns = Turns(names=2, shared_slots=1)
     with contextlib.ExitStack() as inside:
-        for number in range(turns.places):
-            inside.enter_context(turns.place(f"name-{number}"))
-        with pytest.raises(PeerUnreachable), turns.place("one more"):
+        for number in range(turns.slots):
+            inside.enter_context(turns.slot(f"name-{number}"))
+        with pytest.raises(PeerUnreachable), turns.slot("one more"):
             pass
 
 
-def test_who_finds_no_place_is_logged_once_and_not_for_each_call(caplog: pytest.LogCaptureFixture) -> None:
+def test_who_finds_no_slot_is_logged_once_and_not_for_each_call(caplog: pytest.LogCaptureFixture) -> None:
     turns = Turns(names=1, of_one_name=2)
-    with turns.place("greedy"), turns.place("greedy"):
+    with turns.slot("greedy"), turns.slot("greedy"):
         for _ in range(1000):
-            with pytest.raises(PeerUnreachable), turns.place("greedy"):
+            with pytest.raises(PeerUnreachable), turns.slot("greedy"):
                 pass
     assert [record.getMessage() for record in caplog.records] == [
-        "more calls at once than there are places for: greedy (1)"
+        "too many calls at once, told to ask again: greedy (1)"
     ]
