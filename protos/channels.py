@@ -19,9 +19,9 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 # Whoever has no certificate yet can only enrol, and a request to enrol is small.
 MAX_STRANGER_MESSAGE_BYTES = 64 * 1024
 MAX_METADATA_BYTES = 16 * 1024
-# As many as one name may have inside, so that whoever uses one connection mostly waits there instead of being told to
-# ask again. HTTP/2 itself refuses a call now and then that follows another one too closely; it is asked again, too.
-MAX_CALLS_PER_CONNECTION = CALLS_OF_ONE_NAME
+# Twice what one name may have under way: a call counts here a moment longer than it takes, and HTTP/2 itself, without a
+# sentence, refuses one too many.
+MAX_CALLS_PER_CONNECTION = 2 * CALLS_OF_ONE_NAME
 # Enrolling is one short call: a stranger's connection ends soon after it.
 STRANGER_IDLE_SECONDS = 10
 STRANGER_AGE_SECONDS = 60

@@ -22,7 +22,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from protos.channels import Listening, serving_options
-from protos.statuses import abort
+from protos.statuses import Told, abort, told_of
 from protos.tls import Presented, caller_certificate, serving_credentials
 from protos.turns import CALLS_OF_ONE_NAME, OWN_SLOTS, Turns
 from wardround.federation.errors import (
@@ -194,7 +194,7 @@ class Translating(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
 
         def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Message:
             outcome = outcome_of(lambda: work(requests, context), call=name, broken=self.broken)
-            if isinstance(outcome, FederationError):
+            if isinstance(outcome, Told):
                 abort(context, outcome)
             return outcome
 
@@ -206,26 +206,27 @@ class Translating(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
         )
 
 
-def outcome_of(work: Callable[[], _Outcome], *, call: str, broken: Broken) -> _Outcome | FederationError:
-    """What `work` returns, or the error that its caller is told; whatever is raised is logged, and ends here."""
+def outcome_of(work: Callable[[], _Outcome], *, call: str, broken: Broken) -> _Outcome | Told:
+    """What `work` returns, or what its caller is told of an error; whatever is raised is logged, and ends here."""
     try:
         return work()
     except InvariantBroken as error:
         log.critical("%s: %s %s", call, error.code, error.private)
         broken(error)
-        return error
+        return told_of(error)
     except PeerUnreachable as error:
         # We are stopping or have too many calls, and say so ourselves: not once for each of them.
-        return error
+        return told_of(error)
     except FederationError as error:
         log.info("%s: %s %s", call, error.code, error.private)
-        return error
+        # An error that is kept, as that of a round is, would keep this call.
+        return told_of(error.with_traceback(None))
     except grpc.RpcError:
         # gRPC's own way to say that the caller hung up before its request was read: nobody is left to be told.
         raise
     except Exception:
         log.exception("%s: unexpected", call)
-        return FederationError()
+        return told_of(FederationError())
 
 
 def _parsed(parse: Callable[[bytes], Message], requests: Iterator[bytes]) -> Message:

@@ -119,12 +119,29 @@ def status_of(error: FederationError) -> tuple[grpc.StatusCode, Fault]:
     return STATUS[kind], Fault(kind.__name__, error.message)
 
 
-def abort(context: grpc.ServicerContext, error: FederationError) -> NoReturn:
-    """End the call with this error's status; does not return."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a caller is told of an error, without the error itself.
+
+    That one knows by its traceback the call it happened in, and a call that somebody knows is a stream that stays open.
+    """
+
+    status: grpc.StatusCode
+    fault: Fault
+    sentence: str
+
+
+def told_of(error: FederationError) -> Told:
+    """What is told of an error: its status, its public words, and the fixed sentence of its class."""
     status, fault = status_of(error)
-    context.set_trailing_metadata(((FAULT_KEY, encode_fault(fault)),))
+    return Told(status, fault, type(error).sentence)
+
+
+def abort(context: grpc.ServicerContext, told: Told) -> NoReturn:
+    """End the call with what is told; does not return."""
+    context.set_trailing_metadata(((FAULT_KEY, encode_fault(told.fault)),))
     # The fixed sentence of the class: the status text travels percent-encoded and is shown by other tools.
-    context.abort(status, type(error).sentence)
+    context.abort(told.status, told.sentence)
 
 
 def call(

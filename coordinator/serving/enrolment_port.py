@@ -19,10 +19,10 @@ from collections.abc import Callable
 from coordinator.serving.forwarding_service import ANSWERED, REFUSED, Orders
 from coordinator.serving.local_socket import LocalSocket
 from protos.serving import Broken, outcome_of
-from protos.statuses import encode_fault, status_of
+from protos.statuses import Told, encode_fault
 from protos.tls import TlsKeys
 from protos.turns import Turns
-from wardround.federation.errors import ConfigurationMistaken, FederationError, Unavailable
+from wardround.federation.errors import ConfigurationMistaken, Unavailable
 
 # No member's name is empty.
 STRANGERS = ""
@@ -194,7 +194,6 @@ class EnrolmentPort:
                 return self._enrol(request)
 
         outcome = outcome_of(enrol, call="Enrol", broken=self._broken)
-        if isinstance(outcome, FederationError):
-            _, fault = status_of(outcome)
-            return REFUSED + encode_fault(fault)
+        if isinstance(outcome, Told):
+            return REFUSED + encode_fault(outcome.fault)
         return ANSWERED + outcome

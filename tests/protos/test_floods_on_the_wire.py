@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 import threading
 import time
@@ -11,16 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import grpc
 import pytest
 
 from protos.calls import EnrolmentCalls, SiteCalls
-from protos.channels import Listening, channel, enrolment_channel
+from protos.channels import MAX_CALLS_PER_CONNECTION, Listening, channel, enrolment_channel
 from protos.statuses import from_rpc_error
 from protos.turns import CALLS_OF_ONE_NAME, Turns
 from tests.protos.fairness import Event, most_ahead, times_waited
 from tests.protos.loopback_service import HASH, HOST, EnrolmentDesk, Loopback, SiteDesk, enrolments, listening, sites
 from tests.protos.test_mutual_tls import ENROLMENT
-from wardround.federation.errors import DeadlinePassed, FederationError, PeerUnreachable
+from wardround.federation.errors import (
+    DeadlinePassed,
+    FederationError,
+    NotAuthorized,
+    PeerUnreachable,
+)
 from wardround.federation.plan.task import Pending
 
 PATIENCE_SECONDS = 60.0
@@ -112,6 +119,45 @@ def test_calls_that_never_send_their_request_hold_only_their_own_callers_slots(t
             hung_up.set()
             for call in begun:
                 call.cancel()
+
+
+class Refusing(SiteDesk):
+    """Refuses every call."""
+
+    def admit(self, context: grpc.ServicerContext) -> str:
+        super().admit(context)
+        raise self.refusal()
+
+    def refusal(self) -> FederationError:
+        return NotAuthorized()
+
+
+class Remembering(Refusing):
+    """Refuses every call, and keeps why, as the coordinator keeps what its rounds ended with."""
+
+    def refusal(self) -> FederationError:
+        self.kept = [*getattr(self, "kept", []), NotAuthorized()]
+        return self.kept[-1]
+
+
+@pytest.mark.parametrize("desk", [SiteDesk, Refusing, Remembering])
+def test_a_call_leaves_nothing_behind_however_it_ends(tmp_path: Path, desk: type[SiteDesk]) -> None:
+    outcomes = []
+    with (
+        listening(sites(desk(tmp_path))) as loopback,
+        channel(loopback.address, loopback.authority.issue("north")) as north,
+    ):
+        # A call that only a collector would find is still open, and so many may not be.
+        gc.disable()
+        try:
+            for _ in range(2 * MAX_CALLS_PER_CONNECTION):
+                try:
+                    outcomes.append(SiteCalls(north).greet().site)
+                except FederationError as error:
+                    outcomes.append(error.code)
+        finally:
+            gc.enable()
+    assert set(outcomes) == {"north" if desk is SiteDesk else "NotAuthorized"}
 
 
 def test_whoever_hung_up_before_its_turn_is_not_worked_for(tmp_path: Path) -> None:
