@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 REMEMBERED = 20_000
@@ -45,9 +47,13 @@ class Clock(Protocol):
 
 
 class RealClock:
-    """The machine's clock, and a condition for each key that somebody waits for, so that a change wakes nobody else."""
+    """The machine's clock, and a condition for each key that somebody waits for, so that a change wakes nobody else.
 
-    def __init__(self) -> None:
+    Whoever waits does so inside `aside`, which a service uses to let others work meanwhile.
+    """
+
+    def __init__(self, aside: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._aside = aside
         self._guard = threading.Lock()
         self._changes: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, threading.Condition] = {}
@@ -79,7 +85,7 @@ class RealClock:
                 waiting.notify_all()
 
     def wait(self, key: str, *, seen: int, seconds: float) -> None:
-        with self._guard:
+        with self._aside(), self._guard:
             condition = self._waiting.setdefault(key, threading.Condition(self._guard))
             self._waiters[key] += 1
             condition.wait_for(lambda: self._ended or self._changes.get(key, 0) != seen, timeout=max(seconds, 0.0))

@@ -6,24 +6,32 @@ knows best when to call again. The caps and heartbeats that both ends agree on s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import grpc
 
 from protos.tls import TlsKeys, calling_credentials, pinned_credentials
+from protos.turns import CALLS_OF_ONE_NAME
 from wardround.federation.errors import ConfigurationMistaken
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 # Whoever has no certificate yet can only enrol, and a request to enrol is small.
 MAX_STRANGER_MESSAGE_BYTES = 64 * 1024
 MAX_METADATA_BYTES = 16 * 1024
-MAX_CALLS_PER_CONNECTION = 128
+# Twice what one name may have under way: a call counts here a moment longer than it takes, and HTTP/2 itself, without a
+# sentence, refuses one too many.
+MAX_CALLS_PER_CONNECTION = 2 * CALLS_OF_ONE_NAME
+# Enrolling is one short call: a stranger's connection ends soon after it.
+STRANGER_IDLE_SECONDS = 10
+STRANGER_AGE_SECONDS = 60
 
 # A hospital's firewall forgets a silent connection after a minute or so; a heartbeat each half minute keeps
 # it, and finds out within ten seconds when it is gone.
 KEEPALIVE_MILLISECONDS = 30_000
 KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
 _SHORTEST_PING_MILLISECONDS = 10_000
+_MILLISECONDS = 1000
 
 # One bit per algorithm; only the first, "identity", is on. A few compressed bytes could otherwise cost the
 # reader four megabytes, and the size of a compressed message tells something about its content.
@@ -42,7 +50,7 @@ _BOTH: Options = [
     ("grpc.compression_enabled_algorithms_bitset", _NO_COMPRESSION),
 ]
 
-SERVING: Options = [
+_SERVING: Options = [
     *_BOTH,
     ("grpc.http2.min_ping_interval_without_data_ms", _SHORTEST_PING_MILLISECONDS),
     ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
@@ -50,9 +58,12 @@ SERVING: Options = [
     ("grpc.so_reuseport", 0),
 ]
 
-SERVING_STRANGERS: Options = [
-    *((key, value) for key, value in SERVING if key != "grpc.max_receive_message_length"),
+_SERVING_STRANGERS: Options = [
+    *((key, value) for key, value in _SERVING if key != "grpc.max_receive_message_length"),
     ("grpc.max_receive_message_length", MAX_STRANGER_MESSAGE_BYTES),
+    ("grpc.max_connection_idle_ms", STRANGER_IDLE_SECONDS * _MILLISECONDS),
+    ("grpc.max_connection_age_ms", STRANGER_AGE_SECONDS * _MILLISECONDS),
+    ("grpc.max_connection_age_grace_ms", STRANGER_AGE_SECONDS * _MILLISECONDS),
 ]
 
 CALLING: Options = [
@@ -66,6 +77,28 @@ CALLING: Options = [
     # Channels with different keys must never share a connection.
     ("grpc.use_local_subchannel_pool", 1),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a service listens, for whom, how many connections it has at most, and how soon each must be made.
+
+    Where strangers call, callers show no certificate: messages are small and connections are short.
+    """
+
+    address: str
+    connections: int
+    handshake_seconds: float
+    strangers: bool = False
+
+
+def serving_options(listening: Listening) -> Options:
+    """What gRPC is told about a port. A connection too many is accepted and closed: it costs a moment."""
+    return [
+        *(_SERVING_STRANGERS if listening.strangers else _SERVING),
+        ("grpc.max_allowed_incoming_connections", listening.connections),
+        ("grpc.server_handshake_timeout_ms", round(listening.handshake_seconds * _MILLISECONDS)),
+    ]
 
 
 def channel(address: str, keys: TlsKeys, *, proxy: str | None = None) -> grpc.Channel:

@@ -1,8 +1,9 @@
-"""How the coordinator serves: mutual TLS, bounded messages, and workers that waiting calls cannot use up.
+"""How the coordinator serves: mutual TLS, bounded messages and connections, and workers that nobody can use up.
 
-`Translating` stands before every servicer method and turns whatever it raises into a status of the table.
+`Translating` stands before every servicer method: it finds out who calls, gives the call a slot and a turn, and turns
+whatever is raised into a status of the table.
 
-A long poll holds a worker while it waits. The room has fewer seats than there are workers, so some are
+A long poll holds a worker while it waits, and no turn. The room has fewer seats than there are workers, so some are
 always free for a submission; a poll that finds no seat is answered at once and asked to pause.
 """
 
@@ -15,25 +16,36 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from protos.channels import SERVING, SERVING_STRANGERS
-from protos.statuses import abort
-from protos.tls import Presented, serving_credentials
-from wardround.federation.errors import ConfigurationMistaken, FederationError, InvariantBroken, MalformedMessage
+from protos.channels import Listening, serving_options
+from protos.statuses import Told, abort, told_of
+from protos.tls import Presented, caller_certificate, serving_credentials
+from protos.turns import CALLS_OF_ONE_NAME, OWN_SLOTS, Turns
+from wardround.federation.errors import (
+    ConfigurationMistaken,
+    FederationError,
+    InvariantBroken,
+    MalformedMessage,
+    PeerUnreachable,
+)
+from wardround.federation.trust.certificates import holder
 
 PAUSE_SECONDS = 0.5
-# The share of the seats that one caller may take, whatever it sends.
+# The share of the seats that one caller may take, whatever it sends; never so many that it could do nothing but wait.
 _CALLER_SHARE = 4
+_MOST_SEATS_OF_ONE_CALLER = CALLS_OF_ONE_NAME // 2
 log = logging.getLogger("wardround.wire")
 _Method: TypeAlias = "grpc.RpcMethodHandler[Message, Message]"
+_Outcome = TypeVar("_Outcome")
+Broken: TypeAlias = Callable[[InvariantBroken], None]
+# Beyond the slots: they find out who calls, and tell whoever finds no slot.
 _SPARE_WORKERS = 16
-# Threads are made when they are needed, so room for a consortium that grows while it serves costs nothing.
-_FEWEST_CALLERS = 64
-_QUEUE_PER_WORKER = 2
+# Bounds memory alone: whom to turn away first is for the slots and the turns, which know names.
+_MOST_CALLS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,7 @@ class WaitingRoom:
 
     def __init__(self, *, seats: int) -> None:
         self.seats = seats
-        self._per_caller = max(1, seats // _CALLER_SHARE)
+        self._per_caller = max(1, min(seats // _CALLER_SHARE, _MOST_SEATS_OF_ONE_CALLER))
         self._taken: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -87,14 +99,14 @@ class WaitingRoom:
                 del self._taken[caller]
 
 
-def workers_for(callers: int) -> int:
-    """How many workers serve this many sites and analysts: each may wait and act at once, and some to spare."""
-    return 2 * max(callers, _FEWEST_CALLERS) + _SPARE_WORKERS
+def workers_for(turns: Turns) -> int:
+    """How many workers serve: one for each slot inside, and some at the door."""
+    return turns.slots + _SPARE_WORKERS
 
 
-def waiting_room_for(callers: int) -> WaitingRoom:
-    """A room with a seat for each caller, and as many workers outside it."""
-    return WaitingRoom(seats=workers_for(callers) // 2)
+def waiting_room_for(turns: Turns) -> WaitingRoom:
+    """A room with a seat for each name, and as many slots outside it."""
+    return WaitingRoom(seats=turns.slots // OWN_SLOTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,46 +126,53 @@ class Serving:
 
 
 def serve(
-    address: str,
+    listening: Listening,
     presented: Presented,
     register: Callable[[grpc.Server], None],
     *,
-    callers: int,
-    callers_have_certificates: bool = True,
-    broken: Callable[[InvariantBroken], None],
+    turns: Turns,
+    broken: Broken,
 ) -> Serving:
-    """Listen at `host:port` with the services that `register` adds.
-
-    Where callers have no certificates anybody may call, so there are few workers and messages are small.
-    """
-    workers = workers_for(callers) if callers_have_certificates else _SPARE_WORKERS
+    """Listen with the services that `register` adds."""
     service = grpc.server(
-        ThreadPoolExecutor(max_workers=workers, thread_name_prefix="wire"),
-        interceptors=[Translating(broken)],
-        options=SERVING if callers_have_certificates else SERVING_STRANGERS,
-        maximum_concurrent_rpcs=_QUEUE_PER_WORKER * workers,
+        ThreadPoolExecutor(max_workers=workers_for(turns), thread_name_prefix="wire"),
+        interceptors=[Translating(turns, _stranger if listening.strangers else _member, broken)],
+        options=serving_options(listening),
+        maximum_concurrent_rpcs=_MOST_CALLS,
         compression=grpc.Compression.NoCompression,
     )
     register(service)
-    credentials = serving_credentials(presented, callers_have_certificates=callers_have_certificates)
+    credentials = serving_credentials(presented, callers_have_certificates=not listening.strangers)
     try:
-        port = service.add_secure_port(address, credentials)
+        port = service.add_secure_port(listening.address, credentials)
     except RuntimeError:
         port = 0
     if port == 0:
-        raise ConfigurationMistaken(f"cannot listen on {address}; is another process using the port?")
+        raise ConfigurationMistaken(f"cannot listen on {listening.address}; is another process using the port?")
     service.start()
     return Serving(port, service)
 
 
+def _member(context: grpc.ServicerContext) -> str:
+    """The name on the caller's certificate; whether it may do anything is for the roster."""
+    return holder(caller_certificate(context)).name
+
+
+def _stranger(context: grpc.ServicerContext) -> str:
+    """The address, without the port, of a caller that has no certificate."""
+    return context.peer().rpartition(":")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Translating(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs only
-    """Turns every exception of a servicer into a status of the table.
+    """Gives every call a slot and a turn, and turns every exception of a servicer into a status of the table.
 
     `broken` is told of a broken invariant, so that the process can stop; the caller hears a fixed sentence.
     """
 
-    broken: Callable[[InvariantBroken], None]
+    turns: Turns
+    named: Callable[[grpc.ServicerContext], str]
+    broken: Broken
 
     def intercept_service(
         self,
@@ -166,29 +185,52 @@ class Translating(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
             return method
         behaviour, parse, name = method.unary_unary, method.request_deserializer, handler_call_details.method
 
-        def answer(request: bytes, context: grpc.ServicerContext) -> Message:
-            try:
-                return behaviour(_parsed(parse, request), context)
-            except InvariantBroken as error:
-                log.critical("%s: %s %s", name, error.code, error.private)
-                self.broken(error)
-                abort(context, error)
-            except FederationError as error:
-                log.info("%s: %s %s", name, error.code, error.private)
-                abort(context, error)
-            except Exception:
-                log.exception("%s: unexpected", name)
-                abort(context, FederationError())
+        def work(requests: Iterator[bytes], context: grpc.ServicerContext) -> Message:
+            caller = self.named(context)
+            with self.turns.slot(caller), self.turns.turn(caller):
+                with self.turns.reading():
+                    request = _parsed(parse, requests)
+                return behaviour(request, context)
 
-        # gRPC would answer bytes it cannot parse by itself, with a traceback in the log and an opaque
-        # status; so the bytes come here as they are.
-        return grpc.unary_unary_rpc_method_handler(
+        def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> Message:
+            outcome = outcome_of(lambda: work(requests, context), call=name, broken=self.broken)
+            if isinstance(outcome, Told):
+                abort(context, outcome)
+            return outcome
+
+        # As if a stream of requests came, although it is one: so a worker is not held by a caller that begins a call
+        # and never sends its request, unless that caller has a slot to wait at. And the bytes come here as they are:
+        # those it cannot parse gRPC would answer by itself, with a traceback in the log and an opaque status.
+        return grpc.stream_unary_rpc_method_handler(
             answer, request_deserializer=None, response_serializer=method.response_serializer
         )
 
 
-def _parsed(parse: Callable[[bytes], Message], request: bytes) -> Message:
+def outcome_of(work: Callable[[], _Outcome], *, call: str, broken: Broken) -> _Outcome | Told:
+    """What `work` returns, or what its caller is told of an error; whatever is raised is logged, and ends here."""
     try:
-        return parse(request)
-    except DecodeError:
+        return work()
+    except InvariantBroken as error:
+        log.critical("%s: %s %s", call, error.code, error.private)
+        broken(error)
+        return told_of(error)
+    except PeerUnreachable as error:
+        # We are stopping or have too many calls, and say so ourselves: not once for each of them.
+        return told_of(error)
+    except FederationError as error:
+        log.info("%s: %s %s", call, error.code, error.private)
+        # An error that is kept, as that of a round is, would keep this call.
+        return told_of(error.with_traceback(None))
+    except grpc.RpcError:
+        # gRPC's own way to say that the caller hung up before its request was read: nobody is left to be told.
+        raise
+    except Exception:
+        log.exception("%s: unexpected", call)
+        return told_of(FederationError())
+
+
+def _parsed(parse: Callable[[bytes], Message], requests: Iterator[bytes]) -> Message:
+    try:
+        return parse(next(requests))
+    except (DecodeError, StopIteration):
         raise MalformedMessage(private="not the request of this call") from None

@@ -133,12 +133,29 @@ def status_of(error: FederationError) -> tuple[grpc.StatusCode, Fault]:
     return STATUS[kind], Fault(kind.__name__, error.message)
 
 
-def abort(context: grpc.ServicerContext, error: FederationError) -> NoReturn:
-    """End the call with this error's status; does not return."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a caller is told of an error, without the error itself.
+
+    That one knows by its traceback the call it happened in, and a call that somebody knows is a stream that stays open.
+    """
+
+    status: grpc.StatusCode
+    fault: Fault
+    sentence: str
+
+
+def told_of(error: FederationError) -> Told:
+    """What is told of an error: its status, its public words, and the fixed sentence of its class."""
     status, fault = status_of(error)
-    context.set_trailing_metadata(((FAULT_KEY, encode_fault(fault)),))
+    return Told(status, fault, type(error).sentence)
+
+
+def abort(context: grpc.ServicerContext, told: Told) -> NoReturn:
+    """End the call with what is told; does not return."""
+    context.set_trailing_metadata(((FAULT_KEY, encode_fault(told.fault)),))
     # The fixed sentence of the class: the status text travels percent-encoded and is shown by other tools.
-    context.abort(status, type(error).sentence)
+    context.abort(told.status, told.sentence)
 
 
 def call(
@@ -171,6 +188,12 @@ def _rebuilt(content: bytes, status: grpc.StatusCode) -> FederationError:
     kind = _BY_CODE.get(fault.code)
     if kind is None or STATUS[kind] is not status:
         return MalformedMessage("an error and its status differ.")
+    return error_of(fault)
+
+
+def error_of(fault: Fault) -> FederationError:
+    """The error that a fault stands for, as far as a peer is believed."""
+    kind = _BY_CODE.get(fault.code, FederationError)
     if issubclass(kind, InvariantBroken) or kind is FederationError:
         # A broken invariant stops the process that broke it. A peer must not be able to stop ours.
         return errors.Unavailable("The other side had an internal error; ask again later.", private=fault.code)
@@ -194,7 +217,7 @@ def _unreachable(details: str) -> FederationError:
 def _exhausted(details: str) -> FederationError:
     if "larger than max" in details:
         return MalformedMessage("A message is larger than the wire allows.", private=details)
-    return errors.Unavailable("The other side has too many calls; ask again.", private=details)
+    return errors.PeerUnreachable("The other side has too many calls; ask again.", private=details)
 
 
 def _internal(details: str) -> FederationError:

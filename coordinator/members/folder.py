@@ -2,9 +2,9 @@
 
 study.toml  coordinator.toml  identity.pem  authority/  ledger.sqlite  address  enrolment_address  serving  pieces/
 
-coordinator.toml says where the coordinator listens and how long what it issues lives. While `init` has not come to its
-end there is a file `unfinished` besides. That alone tells an init that was cut short, which is begun again, from a
-coordinator that lost something, which is not.
+coordinator.toml says where the coordinator listens, how long what it issues lives, and how much callers may take. While
+`init` has not come to its end there is a file `unfinished` besides. That alone tells an init that was cut short, which
+is begun again, from a coordinator that lost something, which is not.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.members.authority import Authority
+from protos.turns import CALLS_AT_ONCE
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.ledger.folder_copy import Report, copy_folder
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, lost
@@ -174,11 +175,16 @@ QUARTER_HOURS = 90 * 24.0
 YEAR_HOURS = 366 * 24.0
 SHORTEST_HOURS = 0.001
 MOST_OPEN_ROUNDS = 10**6
+HANDSHAKE_SECONDS = 5.0
+MOST_CONNECTIONS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfiguration:
-    """Two ports (one for enrolment alone), the names they are dialled by, lifetimes, and how much may be open."""
+    """Two ports (one for enrolment alone), the names they are dialled by, lifetimes, and what callers may take.
+
+    Without a number of connections there are as many as descriptors allow.
+    """
 
     listen: str = LOOPBACK
     enrolment_listen: str = LOOPBACK
@@ -189,6 +195,10 @@ class CoordinatorConfiguration:
     invitation_hours: float = WEEK_HOURS
     open_rounds: int = 4096
     open_rounds_per_analyst: int = 64
+    connections: int | None = None
+    enrolment_connections: int | None = None
+    handshake_seconds: float = HANDSHAKE_SECONDS
+    calls_at_once: int = CALLS_AT_ONCE
 
 
 def read_coordinator(path: Path) -> CoordinatorConfiguration:
@@ -209,6 +219,10 @@ def parse_coordinator(text: str, *, name: str = "coordinator.toml") -> Coordinat
         invitation_hours=top.number("invitation_hours", WEEK_HOURS, lower=SHORTEST_HOURS, upper=YEAR_HOURS),
         open_rounds=top.integer("open_rounds", 4096, lower=1, upper=MOST_OPEN_ROUNDS),
         open_rounds_per_analyst=top.integer("open_rounds_per_analyst", 64, lower=1, upper=MOST_OPEN_ROUNDS),
+        connections=_connections(top, "connections"),
+        enrolment_connections=_connections(top, "enrolment_connections"),
+        handshake_seconds=top.number("handshake_seconds", HANDSHAKE_SECONDS, lower=0.1, upper=60.0),
+        calls_at_once=top.integer("calls_at_once", CALLS_AT_ONCE, lower=1, upper=256),
     )
     top.close()
     if (configuration.address is None) != (configuration.enrolment_address is None):
@@ -219,6 +233,10 @@ def parse_coordinator(text: str, *, name: str = "coordinator.toml") -> Coordinat
             "connect to."
         )
     return configuration
+
+
+def _connections(top: Section, key: str) -> int | None:
+    return top.integer(key, lower=1, upper=MOST_CONNECTIONS) if top.has(key) else None
 
 
 def _address(top: Section, key: str, default: str) -> str:

@@ -1,7 +1,11 @@
-"""The coordinator's process: two ports, one ledger, and the rounds that a restart finds unfinished."""
+"""The coordinator's process: a port, a ledger, and the rounds that a restart finds unfinished.
+
+The other port, for enrolment, has a process of its own, which this one starts and answers.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import signal
@@ -11,20 +15,27 @@ from pathlib import Path
 
 import grpc
 
+from coordinator.clock import RealClock
 from coordinator.members.folder import CoordinatorFolder, create_folder, open_folder
 from coordinator.members.older_copy import refuse_to_serve_older
+from coordinator.members.roster import Roster
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.serving.analyst_service import AnalystService
-from coordinator.serving.site_service import EnrolmentService, SiteService
+from coordinator.serving.descriptors import MEMBERS, STRANGERS, connections_within, raise_limit
+from coordinator.serving.enrolment_port import EnrolmentPort
+from coordinator.serving.enrolment_service import EnrolmentService
+from coordinator.serving.forwarding_service import Orders
+from coordinator.serving.site_service import SiteService
 from coordinator.store.ledger import Ledger, begin_ledger, open_ledger
 from protos._generated.analyst_service_pb2_grpc import add_AnalystServiceServicer_to_server
-from protos._generated.enrolment_service_pb2_grpc import add_EnrolmentServiceServicer_to_server
 from protos._generated.site_service_pb2_grpc import add_SiteServiceServicer_to_server
+from protos.channels import Listening
 from protos.pieces import PieceStore
 from protos.serving import Serving, waiting_room_for
 from protos.serving import serve as listen
 from protos.tls import Presented, TlsKeys
+from protos.turns import FEWEST_NAMES, Turns
 from protos.words import stored_plan
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.ledger.folder_copy import refuse_backup
@@ -68,43 +79,59 @@ class _Process:
     def __init__(self, folder: CoordinatorFolder, announce: Callable[[str], None]) -> None:
         self._folder = folder
         self._announce = announce
-        self._configuration = folder.configuration()
+        self._configuration = configuration = folder.configuration()
+        self._descriptors = raise_limit()
+        self._connections = connections_within(self._descriptors, MEMBERS, wanted=configuration.connections)
+        self._enrolment_connections = connections_within(
+            self._descriptors, STRANGERS, wanted=configuration.enrolment_connections
+        )
         self._authority = folder.authority()
+        self._life = datetime.timedelta(hours=configuration.certificate_hours)
+        self._bound = folder.bind_addresses()
+        self._hosts = sorted(
+            {split_address(each)[0] for each in (*self._bound, folder.address(), folder.enrolment_address())}
+            | {"localhost"}
+        )
         self._stopping = threading.Event()
         self._broken: list[InvariantBroken] = []
-        limits = self._configuration
-        rounds = OpenRounds(most=limits.open_rounds, most_of_one=limits.open_rounds_per_analyst)
-        self._coordinator = Coordinator(served_ledger(folder), rounds=rounds)
+        ledger = served_ledger(folder)
+        self._turns = Turns(names=max(FEWEST_NAMES, _names(ledger)), at_once=configuration.calls_at_once)
+        rounds = OpenRounds(most=configuration.open_rounds, most_of_one=configuration.open_rounds_per_analyst)
+        self._coordinator = Coordinator(ledger, clock=RealClock(self._turns.aside), rounds=rounds)
 
     def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stopping.set())
-        life = datetime.timedelta(hours=self._configuration.certificate_hours)
-        presented = Presented(self._keys(life))
-        services = self._listen(presented, life)
-        try:
+        presented, enrolment = Presented(self._keys()), self._enrolment()
+        with contextlib.ExitStack() as closing:
+            # Undone from the last to the first: waiting calls are woken, no new ones come, and only then the ledger
+            # closes, under nobody.
+            closing.callback(self._coordinator.close)
+            enrolment_port = enrolment.start()
+            closing.callback(enrolment.stop)
+            main = self._listen(presented)
+            closing.callback(main.stop, grace_seconds=STOP_SECONDS)
+            closing.callback(self._coordinator.stop)
+            address, enrolment_address = self._bound
+            self._folder.note_addresses(_at(address, main.port), _at(enrolment_address, enrolment_port))
             self._coordinator.resume()
+            log.info("%d connections at most, of %d descriptors", self._connections, self._descriptors)
             self._announce(f"wardround: serving {self._coordinator.study.name} at {self._folder.address()}")
-            self._attend(presented, life)
-        finally:
-            # Waiting calls are woken first, then no new ones come, and only then the ledger closes under nobody.
-            self._coordinator.stop()
-            for service in services:
-                service.stop(grace_seconds=STOP_SECONDS)
-            self._coordinator.close()
+            self._attend(presented, enrolment)
         log.info("stopped")
         if self._broken:
             raise self._broken[0]
 
-    def _attend(self, presented: Presented, life: datetime.timedelta) -> None:
-        """Renew our own certificate in time, and notice a round that broke a rule."""
-        renewal = life.total_seconds() / 2
+    def _attend(self, presented: Presented, enrolment: EnrolmentPort) -> None:
+        """Renew our own certificates in time, and notice a round that broke a rule."""
+        renewal = self._life.total_seconds() / 2
         waited = 0.0
         tick = min(1.0, renewal)
         while not self._stopping.wait(tick):
             waited += tick
             if waited >= renewal:
-                presented.replace(self._keys(life))
+                presented.replace(self._keys())
+                enrolment.show(self._keys())
                 waited = 0.0
             fault = self._coordinator.fault()
             if fault is not None:
@@ -115,52 +142,52 @@ class _Process:
         self._broken.append(error)
         self._stopping.set()
 
-    def _listen(self, presented: Presented, life: datetime.timedelta) -> tuple[Serving, Serving]:
-        coordinator, authority = self._coordinator, self._authority
-        callers = len(coordinator.roster.sites()) + len(coordinator.roster.analysts())
-        room = waiting_room_for(callers)
-        site = SiteService(coordinator, authority, PieceStore(self._folder.path / "pieces"), room, life)
+    def _listen(self, presented: Presented) -> Serving:
+        coordinator, room = self._coordinator, waiting_room_for(self._turns)
+        pieces = PieceStore(self._folder.path / "pieces")
+        site = SiteService(coordinator, self._authority, pieces, room, self._life)
         analyst = AnalystService(coordinator, self._folder.study_text(), room)
-        enrolment = EnrolmentService(coordinator.ledger, authority, life)
 
         def register(service: grpc.Server) -> None:
             add_SiteServiceServicer_to_server(site, service)
             add_AnalystServiceServicer_to_server(analyst, service)
 
-        def register_enrolment(service: grpc.Server) -> None:
-            add_EnrolmentServiceServicer_to_server(enrolment, service)
+        at = Listening(self._bound[0], self._connections, self._configuration.handshake_seconds)
+        return listen(at, presented, register, turns=self._turns, broken=self._break)
 
-        address, enrolment_address = self._folder.bind_addresses()
-        main = listen(address, presented, register, callers=callers, broken=self._break)
-        try:
-            side = listen(
-                enrolment_address,
-                presented,
-                register_enrolment,
-                callers=1,
-                callers_have_certificates=False,
-                broken=self._break,
-            )
-        except BaseException:
-            main.stop(grace_seconds=0)
-            raise
-        self._folder.note_addresses(_at(address, main.port), _at(enrolment_address, side.port))
-        return main, side
+    def _enrolment(self) -> EnrolmentPort:
+        """The port for strangers, in a process of its own and with a key of its own."""
+        configuration = self._configuration
+        service = EnrolmentService(self._coordinator.ledger, self._authority, self._life)
+        return EnrolmentPort(
+            Orders(
+                address=self._bound[1],
+                connections=self._enrolment_connections,
+                handshake_seconds=configuration.handshake_seconds,
+                keys=self._keys(),
+            ),
+            service.enrol,
+            turns=self._turns,
+            broken=self._break,
+        )
 
-    def _keys(self, life: datetime.timedelta) -> TlsKeys:
+    def _keys(self) -> TlsKeys:
         """A fresh key and certificate for the names sites dial; never written to disk."""
         key = new_tls_key()
-        addresses = (*self._folder.bind_addresses(), self._folder.address(), self._folder.enrolment_address())
-        hosts = sorted({split_address(address)[0] for address in addresses} | {"localhost"})
         certificate = self._authority.issue(
             key.public_key(),
             role=Role.COORDINATOR,
             name=self._coordinator.study.name,
-            life=life,
+            life=self._life,
             now=datetime.datetime.now(datetime.UTC),
-            hosts=hosts,
+            hosts=self._hosts,
         )
         return TlsKeys(key_to_pem(key), certificate, self._authority.pem.encode())
+
+
+def _names(ledger: Ledger) -> int:
+    roster = Roster(ledger)
+    return len(roster.sites()) + len(roster.analysts())
 
 
 def _at(address: str, port: int) -> str:

@@ -1,7 +1,4 @@
-"""What sites may call: each method decodes, calls one function, encodes. The caller is checked every time.
-
-Enrolling is the one call a hospital makes before it has a certificate, on a port of its own.
-"""
+"""What sites may call: each method decodes, calls one function, encodes. The caller is checked every time."""
 
 from __future__ import annotations
 
@@ -11,19 +8,15 @@ from dataclasses import dataclass
 import grpc
 
 from coordinator.members.authority import Authority
-from coordinator.members.enrolment import enrol_site
 from coordinator.members.roster import authorize
 from coordinator.rounds.coordinator import Coordinator
-from coordinator.store.ledger import Ledger
-from protos._generated import enrolment_service_pb2
 from protos._generated import site_service_pb2 as pb
-from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceServicer
 from protos._generated.site_service_pb2_grpc import SiteServiceServicer
 from protos.chunked_release import CHUNK, read_submission
 from protos.pieces import PieceStore
 from protos.serving import WaitingRoom
 from protos.tls import caller_certificate
-from protos.words import CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, PRESENTING, RECEIPT, RENEWAL, RENEWED, SHOWN, Claim
+from protos.words import CLAIM, GREETING, POLL, PRESENTING, RECEIPT, RENEWAL, RENEWED, SHOWN, Claim
 from wardround.federation.errors import NotAuthorized
 from wardround.federation.trust.certificates import Role, holder, request_key, tls_key_hash
 from wardround.federation.trust.enrolment import Greeting
@@ -89,19 +82,3 @@ class SiteService(SiteServiceServicer):
 
 def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class EnrolmentService(EnrolmentServiceServicer):
-    """Invitations into places on the roster."""
-
-    ledger: Ledger
-    authority: Authority
-    certificate_life: datetime.timedelta
-
-    def Enrol(
-        self, request: enrolment_service_pb2.EnrolRequest, context: grpc.ServicerContext
-    ) -> enrolment_service_pb2.EnrolReply:
-        """Use an invitation, once."""
-        life, enrolment = self.certificate_life, ENROLMENT.read(request)
-        return ENROLLED.write(enrol_site(self.ledger, self.authority, enrolment, life=life, now=_now()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import shutil
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from coordinator.members.folder import parse_coordinator
+from coordinator.serving.descriptors import MEMBERS, connections_within
+from protos.serving import workers_for
+from protos.turns import Turns
 from site_agent.reading.dataset import table_files
 from site_agent.serving.configuration import parse_site
 from tests.docs.pages import ROOT
@@ -84,12 +88,16 @@ def test_a_sample_names_every_key_there_is(file: str, heading: str, parse: Parse
     assert [key for key in keys[1].split(", ") if not re.search(rf"(?m)^#? ?\[*[\w.]*{key}\b", text)] == []
 
 
-@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_service_runs_a_command_that_exists_without_rights(path: Path) -> None:
+def service_of(path: Path) -> dict[str, str]:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read_string(path.read_text("utf-8"))
-    service = dict(unit["Service"])
+    return dict(unit["Service"])
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_service_runs_a_command_that_exists_without_rights(path: Path) -> None:
+    service = service_of(path)
     assert unknown_word(service["ExecStart"].partition("wardround ")[2]) is None
     assert service["User"] == "wardround"
     assert service["UMask"] == "0077"
@@ -97,6 +105,42 @@ def test_a_service_runs_a_command_that_exists_without_rights(path: Path) -> None
     assert service["StateDirectoryMode"] == "0700"
     # 2: a person must mend the configuration. 4: a person must look before anything else is answered.
     assert service["RestartPreventExitStatus"] == "2 4"
+
+
+def test_a_services_limits_have_room_for_what_it_may_hold() -> None:
+    coordinator, site = (service_of(path) for path in UNITS)
+    assert connections_within(int(coordinator["LimitNOFILE"]), MEMBERS, wanted=None) == MEMBERS.connections
+    # A thousand members, and the strangers' process.
+    assert workers_for(Turns(names=1000)) + 512 < int(coordinator["TasksMax"])
+    assert int(site["LimitNOFILE"]) >= 1024
+    assert int(site["TasksMax"]) >= 1024
+
+
+def test_a_site_starts_where_its_tables_are_in_a_database() -> None:
+    service = service_of(UNITS[1])
+    assert all(path.startswith("-") for path in service["ReadOnlyPaths"].split())
+    # By name alone: systemd goes on without a credential that it does not find, but not without a file.
+    assert "/" not in service["LoadCredential"]
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_password_file_is_handed_over_as_libpq_wants_it(tmp_path: Path, *, given: bool) -> None:
+    service = service_of(UNITS[1])
+    credentials, running = tmp_path / "credentials", tmp_path / "run" / service["RuntimeDirectory"]
+    credentials.mkdir()
+    running.mkdir(parents=True)
+    if given:
+        (credentials / service["LoadCredential"]).write_text("db:5432:ehr:reader:secret\n", encoding="utf-8")
+        (credentials / service["LoadCredential"]).chmod(0o440)
+    environment = {"CREDENTIALS_DIRECTORY": str(credentials), "RUNTIME_DIRECTORY": str(running), "PATH": os.defpath}
+    command = service["ExecStartPre"]
+    # A dash: without a file the service starts all the same.
+    assert command.startswith("-")
+    done = subprocess.run(["bash", "-c", command[1:]], env=environment, check=False, capture_output=True)
+    assert (done.returncode == 0) is given
+    named = Path(service["Environment"].removeprefix("PGPASSFILE=").replace("%t", str(tmp_path / "run")))
+    assert named.exists() is given
+    assert not given or named.stat().st_mode & 0o777 == 0o600
 
 
 def test_both_roles_have_a_service() -> None:

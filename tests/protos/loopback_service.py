@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +14,13 @@ import grpc
 from protos import words
 from protos._generated import analyst_service_pb2_grpc, enrolment_service_pb2_grpc, site_service_pb2_grpc
 from protos._generated import site_service_pb2 as pb
+from protos.channels import Listening
 from protos.chunked_release import CHUNK, read_submission
 from protos.pages import write_watched
 from protos.pieces import PieceStore
 from protos.serving import Serving, serve, waiting_room_for
 from protos.tls import Presented, caller_certificate
+from protos.turns import Turns
 from protos.words import ASKED, CLAIM, ENROLLED, ENROLMENT, GREETING, POLL, RENEWED, SHOWN, WATCH, Claim, read_question
 from tests.fixtures.ports import HOST, take_port
 from tests.protos.certificates import TestAuthority
@@ -30,6 +33,8 @@ from wardround.federation.trust.entry import GENESIS, Entry
 
 HASH = "ab" * 32
 PATIENCE_SECONDS = 120.0
+# A port of this process is chosen when the service begins to listen.
+ANYWHERE = Listening("", connections=256, handshake_seconds=5.0)
 RECEIPT = Entry(1, GENESIS, "received", "{}", b"s" * 64)
 
 
@@ -38,7 +43,7 @@ class SiteDesk(site_service_pb2_grpc.SiteServiceServicer):
     """Parks polls until `opened`, keeps what is submitted, and raises `fault` when it has one."""
 
     folder: Path
-    callers: int = 4
+    turns: Turns = field(default_factory=Turns)
     fault: Exception | None = None
     task: SignedTask | None = None
     submitted: list[tuple[str, Submission]] = field(default_factory=list)
@@ -47,7 +52,7 @@ class SiteDesk(site_service_pb2_grpc.SiteServiceServicer):
 
     def __post_init__(self) -> None:
         self.pieces = PieceStore(self.folder / "pieces")
-        self.room = waiting_room_for(self.callers)
+        self.room = waiting_room_for(self.turns)
 
     def admit(self, context: grpc.ServicerContext) -> str:
         if self.fault is not None:
@@ -61,7 +66,8 @@ class SiteDesk(site_service_pb2_grpc.SiteServiceServicer):
     def ClaimTask(self, request: pb.ClaimTaskRequest, context: grpc.ServicerContext) -> pb.ClaimTaskReply:
         with self.room.seat(self.admit(context), wait_seconds=POLL.read(request).wait_seconds) as seat:
             # Until the test says so, or its caller hangs up: a parked poll must not leave while others still connect.
-            self.opened.wait(PATIENCE_SECONDS if seat.wait_seconds else 0.0)
+            with self.turns.aside():
+                self.opened.wait(PATIENCE_SECONDS if seat.wait_seconds else 0.0)
             return CLAIM.write(Claim(self.task, seat.pause_seconds))
 
     def ShowChain(self, request: pb.ShowChainRequest, context: grpc.ServicerContext) -> pb.ShowChainReply:
@@ -129,19 +135,13 @@ class Loopback:
 
 @contextmanager
 def listening(
-    register: Callable[[grpc.Server], None], *, callers: int = 4, certificates: bool = True
+    register: Callable[[grpc.Server], None], *, turns: Turns | None = None, at: Listening = ANYWHERE
 ) -> Iterator[Loopback]:
     authority = TestAuthority()
     presented = Presented(authority.issue("coordinator"))
     broken: list[InvariantBroken] = []
-    serving = serve(
-        f"{HOST}:{take_port()}",
-        presented,
-        register,
-        callers=callers,
-        callers_have_certificates=certificates,
-        broken=broken.append,
-    )
+    address = dataclasses.replace(at, address=f"{HOST}:{take_port()}")
+    serving = serve(address, presented, register, turns=turns or Turns(), broken=broken.append)
     try:
         yield Loopback(authority, presented, serving, broken)
     finally:

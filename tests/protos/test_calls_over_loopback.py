@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,18 @@ from protos.pages import PAGE_BYTES
 from protos.serving import serve
 from protos.statuses import call
 from protos.tls import calling_credentials
-from tests.protos.loopback_service import HASH, RECEIPT, AnalystDesk, Loopback, SiteDesk, analysts, listening, sites
+from protos.turns import Turns
+from tests.protos.loopback_service import (
+    ANYWHERE,
+    HASH,
+    RECEIPT,
+    AnalystDesk,
+    Loopback,
+    SiteDesk,
+    analysts,
+    listening,
+    sites,
+)
 from tests.protos.proxy import proxying
 from wardround.federation.errors import (
     BudgetExceeded,
@@ -278,7 +290,13 @@ def test_a_site_finds_a_coordinator_that_was_restarted(desk: SiteDesk) -> None:
         assert SiteCalls(north).greet().site == "north"
     with pytest.raises(PeerUnreachable):
         SiteCalls(north).greet()
-    second = serve(f"127.0.0.1:{port}", presented, sites(desk), callers=4, broken=lambda error: None)
+    second = serve(
+        dataclasses.replace(ANYWHERE, address=f"127.0.0.1:{port}"),
+        presented,
+        sites(desk),
+        turns=Turns(),
+        broken=lambda error: None,
+    )
     try:
         for _ in range(1200):
             try:

@@ -10,8 +10,18 @@ from protos.calls import EnrolmentCalls, SiteCalls
 from protos.channels import channel, enrolment_channel, proxy_uri
 from protos.serving import serve
 from protos.tls import Presented, renewals
+from protos.turns import Turns
 from tests.protos.certificates import TestAuthority
-from tests.protos.loopback_service import HASH, EnrolmentDesk, Loopback, SiteDesk, enrolments, listening, sites
+from tests.protos.loopback_service import (
+    ANYWHERE,
+    HASH,
+    EnrolmentDesk,
+    Loopback,
+    SiteDesk,
+    enrolments,
+    listening,
+    sites,
+)
 from wardround.federation.errors import ConfigurationMistaken, MalformedMessage, NotAuthorized, PeerUnreachable
 from wardround.federation.trust.enrolment import Enrolment, Greeting
 from wardround.federation.trust.identity import PublicIdentity
@@ -96,7 +106,7 @@ def test_a_serving_certificate_is_renewed_without_a_restart(loopback: Loopback) 
 
 def test_enrolment_needs_no_certificate_but_pins_the_authority() -> None:
     desk = EnrolmentDesk()
-    with listening(enrolments(desk), certificates=False) as loopback:
+    with listening(enrolments(desk), at=dataclasses.replace(ANYWHERE, strangers=True)) as loopback:
         with enrolment_channel(loopback.address, authority=loopback.authority.pem) as new:
             assert EnrolmentCalls(new).enrol(ENROLMENT).startswith(b"-----BEGIN")
         with (
@@ -111,7 +121,7 @@ def test_a_stranger_can_send_little() -> None:
     desk = EnrolmentDesk()
     long = dataclasses.replace(ENROLMENT, dataset="x" * 64 * 1024)
     with (
-        listening(enrolments(desk), certificates=False) as loopback,
+        listening(enrolments(desk), at=dataclasses.replace(ANYWHERE, strangers=True)) as loopback,
         enrolment_channel(loopback.address, authority=loopback.authority.pem) as new,
         pytest.raises(MalformedMessage, match="larger"),
     ):
@@ -122,10 +132,10 @@ def test_a_stranger_can_send_little() -> None:
 def test_an_address_in_use_is_one_sentence(desk: SiteDesk, loopback: Loopback) -> None:
     with pytest.raises(ConfigurationMistaken, match="another process"):
         serve(
-            loopback.address,
+            dataclasses.replace(ANYWHERE, address=loopback.address),
             Presented(loopback.authority.issue("coordinator")),
             sites(desk),
-            callers=1,
+            turns=Turns(),
             broken=lambda error: None,
         )
 

@@ -14,6 +14,7 @@ import pytest
 from protos.calls import SiteCalls
 from protos.channels import channel
 from protos.serving import WaitingRoom, waiting_room_for, workers_for
+from protos.turns import Turns
 from tests.protos.loopback_service import HASH, RECEIPT, Loopback, SiteDesk, listening, sites
 from wardround.federation.plan.task import Released
 from wardround.federation.trust.entry import GENESIS, Entry
@@ -40,9 +41,9 @@ def wait_until_taken(room: WaitingRoom, seats: int) -> None:
 
 
 def test_a_submission_is_served_while_64_sites_wait(tmp_path: Path) -> None:
-    desk = SiteDesk(tmp_path, callers=SITES)
+    desk = SiteDesk(tmp_path)
     with (
-        listening(sites(desk), callers=SITES) as loopback,
+        listening(sites(desk), turns=desk.turns) as loopback,
         channels(loopback, SITES) as found,
         ThreadPoolExecutor(SITES) as threads,
     ):
@@ -77,11 +78,12 @@ def test_a_poll_that_finds_no_seat_is_answered_at_once_and_asked_to_pause(tmp_pa
             desk.opened.set()
 
 
-@pytest.mark.parametrize("callers", [0, 1, 64, 65, 200, 1000])
-def test_every_caller_has_a_seat_and_half_of_the_workers_never_wait(callers: int) -> None:
-    workers, room = workers_for(callers), waiting_room_for(callers)
-    assert workers >= 2 * callers + 16
-    assert callers < room.seats <= workers // 2
+@pytest.mark.parametrize("names", [1, 64, 65, 200, 1000])
+def test_every_caller_has_a_seat_and_half_of_the_workers_never_wait(names: int) -> None:
+    turns = Turns(names=names)
+    workers, room = workers_for(turns), waiting_room_for(turns)
+    assert workers >= 2 * names + 16
+    assert names < room.seats <= workers // 2
 
 
 def test_one_caller_cannot_take_every_seat() -> None:

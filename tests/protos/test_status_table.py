@@ -160,7 +160,7 @@ def test_a_fault_that_cannot_be_believed_is_malformed(content: bytes) -> None:
         (grpc.StatusCode.PERMISSION_DENIED, "", NotAuthorized),
         (grpc.StatusCode.UNIMPLEMENTED, "Method not found!", ProtocolViolation),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max", MalformedMessage),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!", Unavailable),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!", PeerUnreachable),
     ],
 )
 def test_a_status_of_grpcs_own_is_one_of_our_errors(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ from protos.channels import channel
 from protos.serving import serve, waiting_room_for
 from protos.statuses import from_rpc_error
 from protos.tls import Presented, TlsKeys
+from protos.turns import Turns
 from protos.words import QUERY
 from tests.fixtures.ports import HOST, take_port
+from tests.protos.loopback_service import ANYWHERE
 from tests.screens.hostile_words import HOSTILE, STUDY, asked, asked_among
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
@@ -66,12 +69,13 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
     coordinator.roster.enrol_site(
         name="north", identity=Identity.generate().public, patients=1000, dataset="ehr", study_signature=b""
     )
-    service = AnalystService(coordinator, STUDY, waiting_room_for(2))
+    turns = Turns()
+    service = AnalystService(coordinator, STUDY, waiting_room_for(turns))
     serving = serve(
-        f"{HOST}:{take_port()}",
+        dataclasses.replace(ANYWHERE, address=f"{HOST}:{take_port()}"),
         Presented(TlsKeys(key_to_pem(key), shown, authority.pem.encode())),
         lambda server: add_AnalystServiceServicer_to_server(service, server),
-        callers=2,
+        turns=turns,
         broken=lambda _: None,
     )
     keys = TlsKeys(profile.key.encode(), profile.certificate.encode(), profile.authority.encode())

@@ -19,8 +19,10 @@ from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer, a
 from protos.pages import write_watched
 from protos.serving import Serving, serve
 from protos.tls import Presented, TlsKeys
+from protos.turns import Turns
 from protos.words import ASKED, PREVIEWED, REPORT, WATCH, read_question
 from tests.fixtures.ports import HOST, take_port
+from tests.protos.loopback_service import ANYWHERE
 from wardround.analyst.asking.client import Client
 from wardround.analyst.link.grpc_link import GrpcAnalystLink, Persistence
 from wardround.federation.errors import (
@@ -166,10 +168,10 @@ class House:
 
     def open(self) -> None:
         self.serving = serve(
-            f"{HOST}:{self.port}",
+            dataclasses.replace(ANYWHERE, address=f"{HOST}:{self.port}"),
             self._presented,
             lambda service: self.register(self.desk, service),
-            callers=1,
+            turns=Turns(),
             broken=lambda error: None,
         )
 

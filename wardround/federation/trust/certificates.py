@@ -8,6 +8,7 @@ them at enrolment. Who a certificate is for stands in a URI, `wardround:site/NAM
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
@@ -122,8 +123,12 @@ def holder_uri(role: Role, name: str) -> str:
     return f"wardround:{role.value}/{name}"
 
 
+@functools.lru_cache(maxsize=4096)
 def holder(pem: bytes) -> Holder:
-    """Whom the certificate of a caller speaks for; `NotAuthorized` when it does not say."""
+    """Whom the certificate of a caller speaks for; `NotAuthorized` when it does not say.
+
+    The same bytes say the same for ever, and are read several times for each call.
+    """
     try:
         certificate = x509.load_pem_x509_certificate(pem)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
