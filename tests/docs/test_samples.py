@@ -27,7 +27,9 @@ from wardround.federation.study.study import delta_fault
 from wardround.federation.study.study_file import parse_study
 
 DEPLOY = ROOT / "deploy"
-UNITS = sorted(DEPLOY.glob("*.service"))
+SERVING = [DEPLOY / "wardround-coordinator.service", DEPLOY / "wardround-site.service"]
+BACKUPS = [DEPLOY / "wardround-coordinator-backup.service", DEPLOY / "wardround-site-backup.service"]
+UNITS = [*SERVING, *BACKUPS]
 
 
 def read(file: str) -> str:
@@ -102,13 +104,18 @@ def test_a_service_runs_a_command_that_exists_without_rights(path: Path) -> None
     assert service["User"] == "wardround"
     assert service["UMask"] == "0077"
     assert service["NoNewPrivileges"] == "yes"
+
+
+@pytest.mark.parametrize("path", SERVING, ids=lambda path: path.name)
+def test_a_serving_process_is_started_again_unless_a_person_must_look(path: Path) -> None:
+    service = service_of(path)
     assert service["StateDirectoryMode"] == "0700"
     # 2: a person must mend the configuration. 4: a person must look before anything else is answered.
     assert service["RestartPreventExitStatus"] == "2 4"
 
 
 def test_a_services_limits_have_room_for_what_it_may_hold() -> None:
-    coordinator, site = (service_of(path) for path in UNITS)
+    coordinator, site = (service_of(path) for path in SERVING)
     assert connections_within(int(coordinator["LimitNOFILE"]), MEMBERS, wanted=None) == MEMBERS.connections
     # A thousand members, and the strangers' process.
     assert workers_for(Turns(names=1000)) + 512 < int(coordinator["TasksMax"])
@@ -117,7 +124,7 @@ def test_a_services_limits_have_room_for_what_it_may_hold() -> None:
 
 
 def test_a_site_starts_where_its_tables_are_in_a_database() -> None:
-    service = service_of(UNITS[1])
+    service = service_of(SERVING[1])
     assert all(path.startswith("-") for path in service["ReadOnlyPaths"].split())
     # By name alone: systemd goes on without a credential that it does not find, but not without a file.
     assert "/" not in service["LoadCredential"]
@@ -125,7 +132,7 @@ def test_a_site_starts_where_its_tables_are_in_a_database() -> None:
 
 @pytest.mark.parametrize("given", [True, False])
 def test_a_password_file_is_handed_over_as_libpq_wants_it(tmp_path: Path, *, given: bool) -> None:
-    service = service_of(UNITS[1])
+    service = service_of(SERVING[1])
     credentials, running = tmp_path / "credentials", tmp_path / "run" / service["RuntimeDirectory"]
     credentials.mkdir()
     running.mkdir(parents=True)
@@ -143,8 +150,20 @@ def test_a_password_file_is_handed_over_as_libpq_wants_it(tmp_path: Path, *, giv
     assert not given or named.stat().st_mode & 0o777 == 0o600
 
 
-def test_both_roles_have_a_service() -> None:
-    assert [path.name for path in UNITS] == ["wardround-coordinator.service", "wardround-site.service"]
+def test_no_service_is_without_a_test() -> None:
+    assert sorted(DEPLOY.glob("*.service")) == sorted(UNITS)
+
+
+@pytest.mark.parametrize(("backup", "serving"), list(zip(BACKUPS, SERVING, strict=True)), ids=["coordinator", "site"])
+def test_a_timer_copies_the_folder_that_is_served_and_keeps_some_copies(backup: Path, serving: Path) -> None:
+    words = service_of(backup)["ExecStart"].split()
+    assert words[3] == service_of(serving)["ExecStart"].split()[-1]
+    assert {words[3].rpartition("/")[0], words[4]} == set(service_of(backup)["ReadWritePaths"].split())
+    assert words[5] == "--keep"
+    timer = configparser.RawConfigParser(strict=False)
+    timer.read_string(backup.with_suffix(".timer").read_text("utf-8"))
+    assert dict(timer["Timer"])["persistent"] == "true"
+    assert dict(timer["Install"])["wantedby"] == "timers.target"
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")

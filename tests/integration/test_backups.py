@@ -72,3 +72,21 @@ def test_a_copy_is_never_written_over_anything(serving: Federation, tmp_path: Pa
     assert done.code == 2
     assert "name a new folder" in done.err
     assert sorted(path.name for path in tmp_path.iterdir()) == (["copy"] if taken != "nowhere" else [])
+
+
+def test_a_series_keeps_its_newest_copies_and_touches_nothing_else(serving: Federation, tmp_path: Path) -> None:
+    kept = {"one-2020-01-01T000000.000000Z", "one-of-mine", "notes.txt"}
+    (tmp_path / "one-2020-01-01T000000.000000Z").mkdir()
+    (tmp_path / "one-of-mine").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    older = tmp_path / "one-2026-01-02T030405.000000Z"
+    assert serving.run("site", "backup", serving.site("one"), older).code == 0
+    assert serving.run("site", "backup", serving.site("two"), tmp_path / "two-2026-01-02T030405.000000Z").code == 0
+    first = serving.run("site", "backup", serving.site("one"), tmp_path, "--keep", "2")
+    assert (first.code, older.exists()) == (0, True), first.err
+    done = serving.run("site", "backup", serving.site("one"), tmp_path, "--keep", "1")
+    assert done.code == 0, done.err
+    assert f"{older} is removed." in done.out
+    (newest,) = {path.name for path in tmp_path.iterdir()} - kept - {"two-2026-01-02T030405.000000Z"}
+    assert verify(tmp_path / newest).valid
+    assert kept < {path.name for path in tmp_path.iterdir()}

@@ -59,18 +59,27 @@ def address(federation: Federation) -> str:
     return (federation.consortium / "address").read_text(encoding="utf-8").strip()
 
 
-def init(federation: Federation, name: str, invitation: Path, config: Path) -> tuple[int, str]:
+def folder_with_table(federation: Federation, name: str) -> Path:
+    """Tables are looked at before the invitation is used."""
     place = federation.site(name)
     place.mkdir(mode=0o700, exist_ok=True)
     (place / "encounters.csv").write_text(rows_of("one"), encoding="utf-8")
-    done = federation.run("site", "init", place, "--invite", invitation, "--config", config)
-    return done.code, done.err.strip()
+    return place
+
+
+def init(federation: Federation, name: str, invitation: Path, config: Path) -> tuple[int, str]:
+    """What `site init` exits with, and the last line that it says."""
+    done = federation.run(
+        "site", "init", folder_with_table(federation, name), "--invite", invitation, "--config", config
+    )
+    return done.code, done.err.strip().splitlines()[-1]
 
 
 def refusal(federation: Federation, name: str, invitation: Path) -> tuple[int, str]:
     """What `site init` would exit with and say, without the cost of a process."""
+    place = folder_with_table(federation, name)
     with pytest.raises(FederationError) as refused:
-        enrol(prepare_enrolment(federation.site(name), invitation, federation.folder / f"{name}.toml"))
+        enrol(prepare_enrolment(place, invitation, federation.folder / f"{name}.toml"))
     return refused.value.exit_code, refused.value.message
 
 

@@ -47,8 +47,8 @@ MUTANTS: Mapping[str, Mutant] = {
         PIPELINE,
     ),
     "a plan is answered anew each time": _mutant(
-        "        if earlier is not None:\n            return earlier\n        if charged:\n",
-        "        if charged:\n",
+        "            self._unkept.pop(plan.plan_id, None)\n            return earlier\n",
+        "            self._unkept.pop(plan.plan_id, None)\n",
         PIPELINE,
     ),
     "any coordinator's signature will do": _mutant(
@@ -148,7 +148,7 @@ MUTANTS: Mapping[str, Mutant] = {
         COLLECTION,
     ),
     "a certificate alone opens the door": _mutant(
-        "    if ledger.members.tls_key(caller.name) != caller.tls_key:\n",
+        "    if (known := ledger.members.tls_key(caller.name)) != caller.tls_key:\n",
         "    if False:\n",
         "tests/roles/test_who_may_call.py",
     ),

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from wardround.cli.backup_command import Keep, back_up_folder
+from wardround.cli.backup_command import Out as CopyOut
 from wardround.cli.door.command_groups import CommandGroup
 from wardround.cli.terminal.console import note, say, start_log
 from wardround.federation.errors import ConfigurationMistaken
@@ -17,7 +19,6 @@ from wardround.federation.strict_toml import read_text
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The coordinator's folder.")]
-NewFolder = Annotated[Path, typer.Argument(metavar="OUT", help="The new folder; only you can read it.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the site or analyst.")]
 Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the file; only you can read it.")]
@@ -88,14 +89,11 @@ def revoke(folder: Folder, name: Name) -> None:
 
 
 @app.command(epilog="Example: wardround coordinator backup consortium /var/backups/consortium-2026-11-18")
-def backup(folder: Folder, out: NewFolder, quiet: Quiet = False) -> None:
+def backup(folder: Folder, out: CopyOut, keep: Keep = None, quiet: Quiet = False) -> None:
     """Copy the coordinator to a new folder, also while it serves. A copy is recovered before it serves."""
     from coordinator.members.folder import back_up
-    from wardround.cli.terminal.step_lines import Steps
 
-    with Steps("copying the ledger", quiet=quiet) as steps:
-        head = back_up(folder, out, now=_now(), report=steps.pages)
-    say(f"{out} holds {folder} as it was at entry {head.sequence}; check it with: wardround ledger verify {out}")
+    back_up_folder(back_up, folder, out, keep=keep, quiet=quiet)
 
 
 def _check_out(out: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from wardround.cli.backup_command import Keep, Out, back_up_folder
 from wardround.cli.door.command_groups import CommandGroup
 from wardround.cli.terminal.console import note, print_document, say, say_in_one_row, show, start_log
 from wardround.federation.errors import Mistaken, Refused
@@ -79,20 +80,11 @@ def account(folder: Folder) -> None:
 
 
 @app.command(epilog="Example: wardround site backup st-mary /var/backups/st-mary-2026-11-18")
-def backup(
-    folder: Folder,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The new folder; only you can read it.")],
-    quiet: Quiet = False,
-) -> None:
+def backup(folder: Folder, out: Out, keep: Keep = None, quiet: Quiet = False) -> None:
     """Copy the site to a new folder, without prepared tables, also while it serves. A copy is recovered first."""
-    import datetime
-
     from site_agent.serving.backup import back_up
-    from wardround.cli.terminal.step_lines import Steps
 
-    with Steps("copying the ledger", quiet=quiet) as steps:
-        head = back_up(folder, out, now=datetime.datetime.now(datetime.UTC), report=steps.pages)
-    say(f"{out} holds {folder} as it was at entry {head.sequence}; check it with: wardround ledger verify {out}")
+    back_up_folder(back_up, folder, out, keep=keep, quiet=quiet)
 
 
 @app.command(epilog="Example: wardround site prepare st-mary")

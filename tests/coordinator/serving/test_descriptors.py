@@ -102,4 +102,7 @@ def test_what_makes_no_sense_is_refused_by_name(line: str) -> None:
 def test_a_file_that_cannot_be_opened_for_lack_of_descriptors_is_no_mistake_in_it(tmp_path: Path) -> None:
     (tmp_path / "coordinator.toml").write_text("", encoding="utf-8")
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert done.stdout == f"3 {tmp_path / 'coordinator.toml'} cannot be read now: Too many open files; try again.\n"
+    assert done.stdout == (
+        f"3 {tmp_path / 'coordinator.toml'} cannot be read now: too many files are open; close some, or raise the "
+        "limit on open files (ulimit -n), then try again.\n"
+    )

@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from site_agent.answering.admission import Approval
@@ -23,6 +23,7 @@ from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.ledger.verify.verify import verify
 from wardround.federation.plan.task import Declined, Released, SignedTask, Submission
+from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import EMPTY, Entry, make_entry
 from wardround.privacy.budget.filter import Cap
 
@@ -54,8 +55,8 @@ class Asking:
         self.submitted: list[Submission] = []
         self.agent: Agent | None = None
 
-    def claim(self, *, wait_seconds: float) -> SignedTask | None:
-        del wait_seconds
+    def claim(self, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
+        del wait_seconds, receipt
         if self.submitted and self.agent is not None:
             self.agent.stop()
             return None
@@ -76,8 +77,15 @@ class Asking:
         kind = "received" if isinstance(submission, Released) else "declined"
         return make_entry(self.site.coordinator, after=EMPTY, kind=kind, body=encode_body(body))
 
-    def upkeep(self) -> None:
-        """Nothing expires here."""
+    def upkeep(self, receipt: Entry | None = None) -> Standing | None:
+        """Nothing expires here, and nobody is greeted."""
+        del receipt
+
+    def greet_again(self) -> None:
+        """Nobody is greeted here."""
+
+    def show(self, chain: Sequence[Entry]) -> None:
+        """Nobody looks at what is shown."""
 
     def close(self) -> None:
         """Nothing is open."""

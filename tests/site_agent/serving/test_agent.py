@@ -176,7 +176,7 @@ def test_what_is_final_ends_the_agent_when_it_meets_a_stewards_answer_too(tmp_pa
     link = Revoking(site.task)
     agent = agent_of(site, link)
     assert agent.step(wait_seconds=0)
-    site.ledger.decide(site.plan().plan_id, approve=True)
+    site.ledger.decide(site.plan().plan_id, approve=True, by="eve")
     with pytest.raises(NotAuthorized, match="revoked"):
         agent.serve()
     site.ledger.close()

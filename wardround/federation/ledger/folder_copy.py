@@ -8,6 +8,7 @@ served: it may lack what was charged since, so it is recovered first, whatever i
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import shutil
@@ -35,6 +36,8 @@ MARK = "backup.json"
 FORM = "wardround backup 1"
 
 _PAGES = 1024
+
+_IN_A_NAME = "%Y-%m-%dT%H%M%S.%fZ"
 
 Report = Callable[[int, int], None]
 """Hears how many pages of the ledger are left, and of how many."""
@@ -99,6 +102,27 @@ def refuse_backup(folder: Path, *, recover: str) -> None:
             f"{folder} is a backup made at {mark.made}; questions asked since are not in it. Put it in its place, then "
             f"run: {recover}"
         )
+
+
+def place_among(copies: Path, name: str, *, now: datetime.datetime) -> Path:
+    """Where the next of a series of copies goes: by the name of what is copied, and the time."""
+    return copies / f"{name}-{now.astimezone(datetime.UTC).strftime(_IN_A_NAME)}"
+
+
+def remove_older(copies: Path, name: str, *, keep: int) -> list[Path]:
+    """Remove all but the newest copies of a series; what is no copy of ours stays, whatever it is called."""
+    series = []
+    for path in copies.iterdir():
+        with contextlib.suppress(ValueError):
+            made = datetime.datetime.strptime(path.name.removeprefix(f"{name}-"), _IN_A_NAME).replace(
+                tzinfo=datetime.UTC
+            )
+            if backup_mark(path) is not None and path.name.startswith(f"{name}-"):
+                series.append((made, path))
+    older = [path for _, path in sorted(series)[:-keep]]
+    for path in older:
+        shutil.rmtree(path)
+    return older
 
 
 def _copy_database(source: Path, target: Path, report: Report) -> None:
