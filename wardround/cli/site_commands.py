@@ -172,7 +172,7 @@ def history(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsheet.")] = False,
 ) -> None:
     """Show everything that ever left this site, who asked for it and who approved; and which tables were closed."""
-    from site_agent.serving import history as past
+    from site_agent.telling import history as past
 
     if as_csv and (as_json or plan is not None):
         raise Mistaken("--csv is for the whole history, without --json and without a plan; leave one of them out.")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.serving.history import Departure
 from site_agent.store.askers import Asking
 from site_agent.store.departed import HistoryLine
+from site_agent.telling.history import Departure
 from tests.cli.calling import call
 from tests.fixtures.asking import ADA, asked_by
 from tests.screens.hostile_words import STUDY, Hospital, plan_of
