@@ -17,46 +17,39 @@ from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
 from coordinator.members.older_copy import refuse_if_older
 from coordinator.members.own_signature import require_own
+from coordinator.members.presence import Presence
 from coordinator.members.roster import Roster
 from coordinator.planning.by_error import FACTORS, ByError, split_by_cost
 from coordinator.planning.dearer import dearer_noise
 from coordinator.planning.expected import expected_errors
 from coordinator.planning.foreseeing import answerable, foreseen
-from coordinator.planning.plans import loss_of, planned_for, step_plan, step_target, target_of
+from coordinator.planning.plans import loss_of
 from coordinator.rounds.attending import Attendant, ThreadedAttendant
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.combining import updates
 from coordinator.rounds.dispatch import Dispatch, round_key
 from coordinator.rounds.open_rounds import OpenRounds
+from coordinator.rounds.question_forms import QuestionForms
 from coordinator.rounds.round import Round, ended_without_answer
 from coordinator.rounds.statements import Replays, statement, told_answer
 from coordinator.rounds.stored_answers import decode_answer
 from coordinator.store.ledger import Ledger
-from coordinator.store.members import MemberState
 from coordinator.store.rounds import Question
 from wardround.federation.errors import (
     AwaitingApproval,
     BudgetExceeded,
     InvariantBroken,
     PeerUnreachable,
-    TooFewSites,
     Unavailable,
 )
 from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
-from wardround.federation.models.step_layout import StepLayout, step_form
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import Step
-from wardround.federation.plan.plan import Plan, PrivacyTarget, planned
+from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
-from wardround.federation.question.answer import (
-    Answer,
-    BudgetReport,
-    DearerNoise,
-    ErrorCost,
-    ExpectedError,
-    Preview,
-    Progress,
-)
+from wardround.federation.question.answer import Answer, DearerNoise, ErrorCost, ExpectedError, Preview, Progress
+from wardround.federation.question.budget_report import BudgetReport
 from wardround.federation.trust.enrolment import Presenting, Standing
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.public_limits import PublicLimits, PublicSite
@@ -68,8 +61,9 @@ class Coordinator:
     """One study's coordinator over its ledger, which it closes in the end.
 
     Open rounds have no threads of their own; a few look after all of them. A simulation hands in an `attendant` and a
-    `clock` that let the sites of the same process work instead. `noiseless` and `trusted_total` only say what a
-    simulation's sites do, so that the error bars are right; they change no noise.
+    `clock` that let the sites of the same process work instead; without `presence` its sites are always there.
+    `noiseless` and `trusted_total` only say what a simulation's sites do, so that the error bars are right; they change
+    no noise.
     """
 
     def __init__(
@@ -79,6 +73,7 @@ class Coordinator:
         clock: Clock | None = None,
         attendant: Attendant | None = None,
         rounds: OpenRounds | None = None,
+        presence: Presence | None = None,
         noiseless: bool = False,
         trusted_total: bool = False,
     ) -> None:
@@ -88,6 +83,9 @@ class Coordinator:
         self.roster = Roster(ledger)
         self._clock: Clock = RealClock() if clock is None else clock
         self._clock.go_on_from(ledger.rounds.served())
+        self._presence = presence
+        if presence is not None:
+            presence.begin(self._clock)
         self._setting = NoiseSetting(noiseless=noiseless, trusted_total=trusted_total)
         self._rounds = OpenRounds() if rounds is None else rounds
         self._accounting = Accounting(ledger, self._clock)
@@ -96,6 +94,7 @@ class Coordinator:
         self._line = Round(ledger, self._clock, self._accounting, self._dispatch, self._rounds, self._setting)
         self._attendant: Attendant = ThreadedAttendant() if attendant is None else attendant
         self._attendant.attend(self._line, self._clock)
+        self._forms = QuestionForms(ledger, self._accounting, self._setting)
         self._reporting = Reporting(ledger)
         self._replays = Replays()
         self._calls = 0
@@ -109,6 +108,9 @@ class Coordinator:
     def greet(self, site: str, presenting: Presenting) -> Standing:
         """Hear a site's limits and its newest receipt, and say how far its own ledger is known."""
         with self._inside():
+            self._heard(site)
+            if self._presence is not None:
+                self._presence.note_version(site, presenting.version)
             refuse_if_older(self.ledger, site, presenting.receipt)
             self.ledger.members.note_limits(site, presenting.limits)
             return self.ledger.members.standing_of(site)
@@ -121,12 +123,16 @@ class Coordinator:
     def claim(self, site: str, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
         """A task that `site` has yet to answer, waiting up to `wait_seconds` for one."""
         with self._inside():
+            self._heard(site)
             refuse_if_older(self.ledger, site, receipt)
-            return self._dispatch.claim(site, wait_seconds=wait_seconds)
+            task = self._dispatch.claim(site, wait_seconds=wait_seconds)
+            self._heard(site)
+            return task
 
     def submit(self, site: str, submission: Submission) -> Entry | None:
         """Take a site's answer; a release or a signed refusal gets a receipt, the same one every time."""
         with self._inside():
+            self._heard(site)
             receipt = self._collection.accept(site, submission)
             self._attendant.look(submission.plan_id)
             return receipt
@@ -135,7 +141,7 @@ class Coordinator:
         """The plan id of the question: stored, or charged and opened durably, with its round on the way."""
         with self._inside():
             self.roster.admit_analyst(analyst)
-            questions = self._questions(analyst, request)
+            questions = self._forms.questions(analyst, request)
             require_own(request.asked_by, analyst=analyst, plan=questions[0].plan)
             known = self._known(questions)
             if known is not None and self._answered(known.plan):
@@ -180,7 +186,7 @@ class Coordinator:
         """
         with self._inside():
             self.roster.admit_analyst(analyst)
-            questions = self._questions(analyst, request)
+            questions = self._forms.questions(analyst, request)
             known = self._known(questions)
             asked, excess = (known, None) if known is not None else self._accounting.tried(self._answerable(questions))
             plan, form, study = asked.plan, asked.planned.layout, self.study
@@ -188,7 +194,7 @@ class Coordinator:
             expected: tuple[ExpectedError, ...] = ()
             if not isinstance(form, StepLayout):
                 split = split_by_cost(asked.planned.charge) if request.errors else ()
-                expected = expected_errors(plan, form, self._participants(), self._setting, split=split)
+                expected = expected_errors(plan, form, self._forms.participants(), self._setting, split=split)
             return Preview(
                 plan_id=plan.plan_id,
                 unit=study.unit.value,
@@ -214,7 +220,7 @@ class Coordinator:
         """The sites that would be asked now; `TooFewSites` when they are not enough."""
         with self._inside():
             self.roster.admit_analyst(analyst)
-            return tuple(sorted(self._enough_participants()))
+            return tuple(sorted(self._forms.enough_participants()))
 
     def hospitals(self, analyst: str) -> tuple[PublicSite, ...]:
         """Every hospital that belongs to the study, by name, with what it says in public."""
@@ -226,7 +232,7 @@ class Coordinator:
         """The study's budget as the ledger has it."""
         with self._inside():
             self.roster.admit_analyst(analyst)
-            return self._reporting.report()
+            return self._reporting.report(live=None if self._presence is None else self._there(self._presence))
 
     def resume(self) -> None:
         """Continue every round that a stop or a crash left unfinished."""
@@ -268,54 +274,13 @@ class Coordinator:
                 self._calls -= 1
                 self._calls_changed.notify_all()
 
-    def _questions(self, analyst: str, request: AskRequest) -> tuple[PlannedQuestion, ...]:
-        """The forms in which the question could be asked, best first, each typed, laid out and priced here once."""
-        if isinstance(request.query, Step):
-            return (self._step(analyst, request, request.query),)
-        participants = self._enough_participants()
-        if request.errors:
-            by_error = ByError.of(request, request.query, self.study, participants, self._setting)
-            return tuple(by_error.asked(found, analyst) for found in by_error.planned())
-        target = target_of(request, self.study, participants)
-        self._require_within_cap(target)
-        return tuple(
-            PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta, request.asked_by), found)
-            for found in planned_for(request, request.query, target, self.study, tuple(participants))
-        )
+    def _heard(self, site: str) -> None:
+        if self._presence is not None:
+            self._presence.heard(site)
 
-    def _step(self, analyst: str, request: AskRequest, step: Step) -> PlannedQuestion:
-        """A round of a training, asked of those who began it: one more hospital must not make it another training."""
-        study = self.study
-        # Before anything is hashed: only finite numbers have an encoding.
-        form = step_form(step, study)
-        began = frozenset(
-            self.ledger.trainings.participants(step, study_hash=study.study_hash, nonce=request.nonce.lower())
-        )
-        if began:
-            participants = {site.name: site.patients for site in self.roster.sites() if site.name in began}
-        else:
-            participants = self._enough_participants()
-        found = planned(step_plan(request, form, study, tuple(sorted(participants))), form, study)
-        target = step_target(found, study, participants)
-        if not began:
-            self._require_within_cap(target)
-        return PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta, request.asked_by), found)
-
-    def _enough_participants(self) -> dict[str, int]:
-        participants, needed = self._participants(), self.study.min_sites
-        if len(participants) < needed:
-            raise TooFewSites(
-                f"{len(participants)} sites can be asked and the study needs {needed}; nothing was charged."
-            )
-        return participants
-
-    def _participants(self) -> dict[str, int]:
-        return {site.name: site.patients for site in self.roster.sites() if site.state is MemberState.ACTIVE}
-
-    def _require_within_cap(self, target: PrivacyTarget) -> None:
-        if target.epsilon > self.study.cap.epsilon:
-            left = self._accounting.balances().remaining(delta=target.delta)
-            raise BudgetExceeded(asked=target.epsilon, remaining=left.epsilon)
+    def _there(self, presence: Presence) -> frozenset[str]:
+        """Who calls, and who has taken up a task and is at work on it."""
+        return presence.live() | self._rounds.at_work()
 
     def _known(self, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion | None:
         """The form in which the question was asked before: answered if possible, else on its way."""
@@ -344,7 +309,7 @@ class Coordinator:
         """What half of the errors would cost, the same, and twice."""
         if isinstance(request.query, Step) or not request.errors:
             return ()
-        by_error = ByError.of(request, request.query, self.study, self._participants(), self._setting)
+        by_error = ByError.of(request, request.query, self.study, self._forms.participants(), self._setting)
         return tuple(self._error_cost(by_error, analyst, factor) for factor in FACTORS)
 
     def _error_cost(self, by_error: ByError, analyst: str, factor: float) -> ErrorCost:

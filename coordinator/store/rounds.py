@@ -239,6 +239,12 @@ class RoundStore:
             )
             return tuple(found for (found,) in rows)
 
+    def open_now(self) -> int:
+        """How many rounds wait for their sites."""
+        with self._database.reading() as connection:
+            (found,) = connection.execute("SELECT count(*) FROM rounds WHERE state IN ('reserved', 'open')").fetchone()
+            return int(found)
+
     def window(self, plan_id: str) -> tuple[float, float | None]:
         """When an open round was opened: the date, and the seconds served by then, if an earlier version did not."""
         with self._database.reading() as connection:

@@ -111,6 +111,28 @@ WHY_DEARER_USED_UP: WhyDearer.ValueType  # 1
 WHY_DEARER_DOES_NOT_FIT: WhyDearer.ValueType  # 2
 Global___WhyDearer: _TypeAlias = WhyDearer  # noqa: Y015
 
+class _SiteStanding:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SiteStandingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SiteStanding.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SITE_STANDING_UNSPECIFIED: _SiteStanding.ValueType  # 0
+    SITE_STANDING_ACTIVE: _SiteStanding.ValueType  # 1
+    SITE_STANDING_AWAY: _SiteStanding.ValueType  # 2
+    SITE_STANDING_FROZEN: _SiteStanding.ValueType  # 3
+    SITE_STANDING_REVOKED: _SiteStanding.ValueType  # 4
+
+class SiteStanding(_SiteStanding, metaclass=_SiteStandingEnumTypeWrapper):
+    """Away: it may be asked, and has not called for two polls."""
+
+SITE_STANDING_UNSPECIFIED: SiteStanding.ValueType  # 0
+SITE_STANDING_ACTIVE: SiteStanding.ValueType  # 1
+SITE_STANDING_AWAY: SiteStanding.ValueType  # 2
+SITE_STANDING_FROZEN: SiteStanding.ValueType  # 3
+SITE_STANDING_REVOKED: SiteStanding.ValueType  # 4
+Global___SiteStanding: _TypeAlias = SiteStanding  # noqa: Y015
+
 @_typing.final
 class Question(_message.Message):
     """At most 3 MiB, so that the plan made from it fits into a task however many sites there are."""
@@ -707,8 +729,11 @@ class SiteBudget(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     SPENT_FIELD_NUMBER: _builtins.int
     FROZEN_FIELD_NUMBER: _builtins.int
+    STANDING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     frozen: _builtins.bool
+    standing: Global___SiteStanding.ValueType
+    """unspecified: a coordinator of an earlier version"""
     @_builtins.property
     def spent(self) -> Global___Loss: ...
     def __init__(
@@ -717,10 +742,11 @@ class SiteBudget(_message.Message):
         name: _builtins.str = ...,
         spent: Global___Loss | None = ...,
         frozen: _builtins.bool = ...,
+        standing: Global___SiteStanding.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spent", b"spent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frozen", b"frozen", "name", b"name", "spent", b"spent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frozen", b"frozen", "name", b"name", "spent", b"spent", "standing", b"standing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import grpc
@@ -46,7 +47,7 @@ class GrpcLink:
 
     def greet(self, receipt: Entry | None = None) -> Greeting:
         """Who the coordinator takes us for; it is told the public limits of site.toml and our newest receipt."""
-        greeting = self._calls.greet(Presenting(self._configuration.policy.public(), receipt))
+        greeting = self._calls.greet(Presenting(self._configuration.policy.public(), receipt, version("wardround")))
         self._shows = greeting.standing is not None
         return greeting
 

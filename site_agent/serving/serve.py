@@ -19,6 +19,7 @@ from site_agent.serving.folder import SiteFolder, open_folder
 from site_agent.serving.folder_account import open_account, spending
 from site_agent.serving.link import GrpcLink
 from site_agent.serving.open_dataset import site_dataset
+from site_agent.store.heartbeat import Heartbeat
 from site_agent.store.ledger import SiteLedger, utc_today
 from wardround.federation.errors import LedgerFull
 from wardround.federation.ledger.folder_copy import refuse_backup
@@ -65,7 +66,7 @@ def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agen
         open_account(folder, configuration, study, ledger),
         folder.row_key(),
     )
-    return Agent(pipeline, ledger, GrpcLink(folder))
+    return Agent(pipeline, ledger, GrpcLink(folder), note=Heartbeat(folder.path))
 
 
 def when_there_is_room(begin: Callable[[], _Begun], *, pause: Callable[[float], None] = time.sleep) -> _Begun:

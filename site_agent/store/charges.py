@@ -49,12 +49,6 @@ def facts_paid(connection: sqlite3.Connection, plan_id: str) -> tuple[AnyFact, .
     return None if body is None else facts_in(body)
 
 
-def cost_paid(connection: sqlite3.Connection, plan_id: str) -> Cost:
-    """What a plan cost; nothing where it was not paid for."""
-    body = _paid(connection, plan_id)
-    return Cost.zero() if body is None else cost_in(body)
-
-
 def begun(connection: sqlite3.Connection, block: str) -> bool:
     """Whether the training is paid for."""
     return connection.execute("SELECT 1 FROM steps WHERE block = ? LIMIT 1", (block,)).fetchone() is not None

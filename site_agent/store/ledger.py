@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from site_agent.store import askers, charges, closed_tables, outbox, requests
+from site_agent.store import askers, charges, closed_tables, departed, outbox, requests
 from site_agent.store.askers import AskerStanding, Asking, KnownAnalysts
 from site_agent.store.charges import (
     Charged,
@@ -25,7 +25,8 @@ from site_agent.store.charges import (
     refuse_unless_contained,
 )
 from site_agent.store.closed_tables import ClosedTables
-from site_agent.store.outbox import HistoryLine, Kept
+from site_agent.store.departed import HistoryLine
+from site_agent.store.outbox import Kept
 from site_agent.store.requests import Request, RequestState
 from wardround.federation.errors import (
     AwaitingApproval,
@@ -323,7 +324,7 @@ class SiteLedger:
     def history(self) -> list[HistoryLine]:
         """Everything that ever left, or is about to."""
         with self._database.reading() as connection:
-            return outbox.history(connection)
+            return departed.history(connection)
 
     # --- the chain ----------------------------------------------------------------------------------------
 

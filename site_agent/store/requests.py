@@ -92,6 +92,7 @@ def decide(
     if row[0] == state.value:
         raise Mistaken(f"plan {plan_id} was already {state.value}; the running agent answers it.")
     connection.execute("UPDATE requests SET state = ? WHERE plan_id = ?", (state.value, plan_id))
+    askers.note_hour(connection, plan_id)
     _sign(connection, identity, plan_id, state, by=by, date=date)
 
 

@@ -13,7 +13,6 @@ from wardround.federation.errors import BudgetExceeded, FederationError, PeerUnr
 from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import (
     Answer,
-    BudgetReport,
     Estimate,
     ExpectedError,
     Loss,
@@ -22,6 +21,7 @@ from wardround.federation.question.answer import (
     Progress,
     Remaining,
 )
+from wardround.federation.question.budget_report import BudgetReport
 from wardround.federation.question.query import Query, Statistic
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from site_agent.serving.check import check_site
-from site_agent.serving.history import departures
+from site_agent.telling.history import departures
 from tests.integration.conftest import Make
 from tests.integration.stage import Asked, Federation, eventually, sites_in
 from tests.integration.terms import rows_of

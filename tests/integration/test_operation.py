@@ -20,8 +20,8 @@ from protos.calls import SiteCalls
 from protos.channels import channel
 from protos.tls import TlsKeys
 from site_agent.serving.check import check_site
-from site_agent.serving.history import departures
 from site_agent.serving.serve import open_ledger
+from site_agent.telling.history import departures
 from tests.integration.conftest import Make
 from tests.integration.stage import PATIENTS, SHARP, Asked, Federation, eventually, is_about, now, sites_in, value
 from wardround.analyst.asking.client import connect

@@ -34,7 +34,8 @@ from wardround.federation.limits import (
     Whole,
     name_of,
 )
-from wardround.federation.question.answer import BudgetReport, Loss, SiteState
+from wardround.federation.question.answer import Loss, SiteState
+from wardround.federation.question.budget_report import BudgetReport
 from wardround.federation.question.query import Statistic
 
 Name = Annotated[str, name_of("a name")]

@@ -14,8 +14,6 @@ from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Task
 from wardround.federation.question.answer import (
     Answer,
-    BudgetReport,
-    ByOverlap,
     DearerNoise,
     ErrorCost,
     Estimate,
@@ -27,13 +25,11 @@ from wardround.federation.question.answer import (
     Progress,
     Remaining,
     Shortfall,
-    SiteBudget,
     SiteState,
-    Spending,
-    Statement,
     Update,
     WhyDearer,
 )
+from wardround.federation.question.budget_report import BudgetReport, ByOverlap, SiteBudget, Spending, Statement
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.study.study import Value

@@ -16,8 +16,6 @@ from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Task
 from wardround.federation.question.answer import (
     Answer,
-    BudgetReport,
-    ByOverlap,
     DearerNoise,
     ErrorCost,
     Estimate,
@@ -29,13 +27,11 @@ from wardround.federation.question.answer import (
     Progress,
     Remaining,
     Shortfall,
-    SiteBudget,
     SiteState,
-    Spending,
-    Statement,
     Update,
     WhyDearer,
 )
+from wardround.federation.question.budget_report import BudgetReport, ByOverlap, SiteBudget, Spending, Statement
 from wardround.federation.question.cohort import And, Between, Comparison, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.trust.asked_by import AskedBy

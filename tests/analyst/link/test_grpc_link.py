@@ -38,8 +38,6 @@ from wardround.federation.errors import (
 from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import (
     Answer,
-    BudgetReport,
-    ByOverlap,
     Estimate,
     Loss,
     Preview,
@@ -48,6 +46,7 @@ from wardround.federation.question.answer import (
     Remaining,
     SiteState,
 )
+from wardround.federation.question.budget_report import BudgetReport, ByOverlap
 from wardround.federation.question.query import Aggregate, Query, Statistic
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
 from wardround.federation.trust.enrolment import AnalystProfile, write_profile

@@ -25,7 +25,8 @@ from wardround.federation.errors import (
     ProtocolViolation,
 )
 from wardround.federation.plan.task import AskRequest
-from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
+from wardround.federation.question.answer import Answer, Preview, Progress
+from wardround.federation.question.budget_report import BudgetReport
 from wardround.federation.strict_toml import address_fault
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study

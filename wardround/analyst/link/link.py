@@ -10,7 +10,8 @@ from typing import Protocol
 from wardround.analyst.showing.foreseen import foreseen_lines
 from wardround.federation.errors import DeadlinePassed
 from wardround.federation.plan.task import AskRequest
-from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
+from wardround.federation.question.answer import Answer, Preview, Progress
+from wardround.federation.question.budget_report import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.federation.trust.public_limits import PublicSite
 

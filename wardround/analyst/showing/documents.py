@@ -15,7 +15,6 @@ from wardround.analyst.tables.presentation import Gap
 from wardround.federation.errors import BudgetExceeded, FederationError
 from wardround.federation.question.answer import (
     Answer,
-    BudgetReport,
     Estimate,
     ExpectedError,
     Loss,
@@ -25,6 +24,7 @@ from wardround.federation.question.answer import (
     Remaining,
     Shortfall,
 )
+from wardround.federation.question.budget_report import BudgetReport
 from wardround.federation.refusal import refusal_words
 from wardround.federation.study.study import Study, Value
 from wardround.privacy.report.posterior_beliefs import posterior_bound, worst_bits
@@ -110,7 +110,9 @@ def budget_document(report: BudgetReport, study: Study) -> dict[str, Json]:
         "spent": _loss(report.spent),
         "remaining": _remaining(report.remaining),
         "accountants": {name: finite(epsilon) for name, epsilon in report.accountants},
-        "sites": {site.name: {"spent": _loss(site.spent), "frozen": site.frozen} for site in report.sites},
+        "sites": {
+            site.name: {"spent": _loss(site.spent), "frozen": site.frozen, "state": site.state} for site in report.sites
+        },
         "events": report.events,
         "adjacency": adjacency(report.unit),
         "groups": [{"sites": list(group.sites), "overlap": group.overlap} for group in study.groups],

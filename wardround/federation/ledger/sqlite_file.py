@@ -13,6 +13,7 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -43,6 +44,7 @@ LEAST_SQLITE = (3, 37, 0)
 MOST_TOGETHER = 64
 """Transactions that one commit makes durable at most; the first of them waits for the last."""
 
+_LOOKS, _LOOK_SECONDS = 5, 0.02
 _OFF, _EXTRA = 0, 3
 _IN_MEMORY = 2
 
@@ -385,10 +387,34 @@ def serving_lock(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise file_fault(str(folder), error, done="served") from None
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Refused(f"another process is serving {folder}; stop it first.") from None
+        _lock(descriptor, folder)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    """Take the lock; whoever only looks whether somebody serves holds it for no longer than a moment."""
+    for _ in range(_LOOKS):
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_LOOK_SECONDS)
+    raise Refused(f"another process is serving {folder}; stop it first.")
+
+
+def is_served(folder: Path) -> bool:
+    """Whether a process serves `folder` now."""
+    try:
+        descriptor = os.open(folder / "serving", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise file_fault(str(folder / "serving"), error) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
