@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 
-from coordinator.clock import RealClock
+from coordinator.clock import Clock, RealClock
 from coordinator.members.folder import open_folder as open_coordinator
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.serving.analyst_service import AnalystService
@@ -34,19 +36,22 @@ from wardround.privacy.mechanisms.randomness import Chance, SecureChance
 LIFE = datetime.timedelta(days=14)
 CONNECTIONS = 256
 
+Aside = Callable[[], AbstractContextManager[None]]
+
 
 @dataclass
 class ServedCoordinator:
     """The coordinator of a folder, serving members at its address; strangers have no port here."""
 
     path: Path
+    clock: Callable[[Aside], Clock] = RealClock
     names: int = 64
     broken: list[InvariantBroken] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folder = open_coordinator(self.path)
         self.turns = Turns(names=self.names)
-        self.coordinator = Coordinator(served_ledger(self.folder), clock=RealClock(self.turns.aside))
+        self.coordinator = Coordinator(served_ledger(self.folder), clock=self.clock(self.turns.aside))
         self._serving = self._listen()
         self.coordinator.resume()
 
