@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-large test-readers test-errors test-floods test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
+.PHONY: help setup demo test test-all test-large test-readers test-errors test-floods test-endurance test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
 
 BIN := .venv/bin
 # Hundreds of processes are started by tests: none should compile the source anew.
@@ -47,6 +47,11 @@ test-errors: setup  ## ask 200 random questions by error, and eleven of them 2,0
 # Two minutes; prints what a victim's calls take meanwhile. ARGS="-k silent" runs a part.
 test-floods: setup  ## attack a coordinator that may have 1,024 descriptors, from outside and from inside
 	@$(BIN)/pytest -q -s -m "slow or not slow" tests/integration/floods $(ARGS)
+
+# Twenty minutes; prints each schedule. ARGS="-k kills" or ARGS="-k part0" runs a part, SEED=7 another two hundred of
+# each, and ONLY=31 one of them alone.
+test-endurance: setup  ## 200 schedules each of kills, failing files, network faults and clock jumps, on whole federations
+	@$(BIN)/pytest -q -s -n $(WORKERS) --dist worksteal -m slow tests/endurance/schedules $(ARGS)
 
 # A minute and a half; ARGS="-k noise" tries some of them.
 test-mutants: setup  ## break thirty promises, one at a time, and see a test fail for each
