@@ -8,7 +8,6 @@ analyst hears comes from the ledger.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 from collections.abc import Iterator
 
@@ -20,19 +19,16 @@ from coordinator.members.own_signature import require_own
 from coordinator.members.presence import Presence
 from coordinator.members.roster import Roster
 from coordinator.planning.by_error import FACTORS, ByError, split_by_cost
-from coordinator.planning.dearer import dearer_noise
 from coordinator.planning.expected import expected_errors
 from coordinator.planning.foreseeing import answerable, foreseen
 from coordinator.planning.plans import loss_of
 from coordinator.rounds.attending import Attendant, ThreadedAttendant
 from coordinator.rounds.collection import Collection
-from coordinator.rounds.combining import updates
 from coordinator.rounds.dispatch import Dispatch, round_key
 from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.rounds.question_forms import QuestionForms
 from coordinator.rounds.round import Round, ended_without_answer
-from coordinator.rounds.statements import Replays, statement, told_answer
-from coordinator.rounds.stored_answers import decode_answer
+from coordinator.rounds.statements import WHOLE, Telling, Wanted, statement
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Question
 from wardround.federation.errors import (
@@ -42,13 +38,12 @@ from wardround.federation.errors import (
     PeerUnreachable,
     Unavailable,
 )
-from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import Step
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
-from wardround.federation.question.answer import Answer, DearerNoise, ErrorCost, ExpectedError, Preview, Progress
+from wardround.federation.question.answer import Answer, ErrorCost, Excerpt, ExpectedError, Preview, Progress
 from wardround.federation.question.budget_report import BudgetReport
 from wardround.federation.trust.enrolment import Presenting, Standing
 from wardround.federation.trust.entry import Entry
@@ -96,7 +91,7 @@ class Coordinator:
         self._attendant.attend(self._line, self._clock)
         self._forms = QuestionForms(ledger, self._accounting, self._setting)
         self._reporting = Reporting(ledger)
-        self._replays = Replays()
+        self._telling = Telling(ledger, self._accounting, self._setting)
         self._calls = 0
         self._calls_changed = threading.Condition()
 
@@ -145,11 +140,11 @@ class Coordinator:
             require_own(request.asked_by, analyst=analyst, plan=questions[0].plan)
             known = self._known(questions)
             if known is not None and self._answered(known.plan):
-                self._replays.note(analyst, known.plan.plan_id, replayed=True)
+                self._telling.replays.note(analyst, known.plan.plan_id, replayed=True)
                 return known.plan.plan_id
             asked = self._begin(analyst, self._answerable(questions) if known is None else (known,))
             plan_id = asked.plan.plan_id
-            self._replays.note(analyst, plan_id, replayed=False)
+            self._telling.replays.note(analyst, plan_id, replayed=False)
             self._attendant.look(plan_id)
             return plan_id
 
@@ -158,6 +153,13 @@ class Coordinator:
 
         Raises what the round ended with, where that was no answer.
         """
+        told = self.watch_excerpt(analyst, plan_id, seen=seen, wait_seconds=wait_seconds, wanted=WHOLE)
+        return told.answer if isinstance(told, Excerpt) else told
+
+    def watch_excerpt(
+        self, analyst: str, plan_id: str, *, seen: int, wait_seconds: float, wanted: Wanted
+    ) -> Progress | Excerpt:
+        """The same, with those estimates of the answer that are wanted."""
         with self._inside():
             self.roster.admit_analyst(analyst)
             question = question_of(self.ledger, plan_id)
@@ -168,7 +170,7 @@ class Coordinator:
                 # Read before the ledger: a round that is not open by now has its answer there, or ended without.
                 told = self._rounds.told(plan_id)
                 if told is None:
-                    return self._concluded(analyst, question)
+                    return self._concluded(analyst, question, wanted)
                 if self._clock.ended:
                     raise PeerUnreachable(_STOPPING)
                 if stewards := self._line.awaited_stewards(plan_id):
@@ -212,7 +214,7 @@ class Coordinator:
                 excess=excess,
                 block=plan.block,
                 foreseen=foreseen(asked.planned, self.ledger.members.limits()),
-                dearer=None if excess is not None else self._dearer(asked.question),
+                dearer=None if excess is not None else self._telling.dearer(asked.question),
                 by_error=self._error_costs(analyst, request),
             )
 
@@ -321,41 +323,12 @@ class Coordinator:
         loss = loss_of(asked.planned.charge.cost, overlap=by_error.overlap, delta=by_error.delta)
         return ErrorCost(errors, loss, asked.plan.mechanism.value, self._accounting.share_of_rest(asked))
 
-    def _dearer(self, question: Question) -> DearerNoise | None:
-        asked = {site.name: site.patients for site in self.roster.sites() if site.name in question.plan.addressed}
-        return dearer_noise(question, self.study, asked, self._setting)
-
-    def _concluded(self, analyst: str, question: Question) -> Answer:
+    def _concluded(self, analyst: str, question: Question, wanted: Wanted) -> Excerpt:
         """The answer of a round that is not open; raises why there is none."""
-        if (answer := self._answer(analyst, question)) is not None:
-            return answer
+        if (excerpt := self._telling.excerpt(analyst, question, wanted)) is not None:
+            return excerpt
         plan_id = question.plan.plan_id
         raise (self._attendant.ended(plan_id) or ended_without_answer(self.ledger, plan_id)).with_traceback(None)
 
     def _answered(self, plan: Plan) -> bool:
         return self.ledger.answers.exists(plan.plan_id)
-
-    def _answer(self, analyst: str, question: Question) -> Answer | None:
-        plan_id = question.plan.plan_id
-        with self.ledger.one_moment():
-            text = self.ledger.answers.text(plan_id)
-            if text is None:
-                return None
-            now = self._accounting.balances()
-            payloads = self.ledger.submissions.releases(plan_id) if isinstance(question.plan.query, Step) else {}
-        replayed = self._replays.replayed(analyst, plan_id, otherwise=analyst != question.analyst)
-        stored = decode_answer(text)
-        answer = told_answer(
-            question.plan,
-            stored,
-            now,
-            self.study,
-            delta=question.delta,
-            replayed=replayed,
-            dearer=self._dearer(question),
-        )
-        if not isinstance(question.plan.query, Step):
-            return answer
-        # Not stored a second time: what the sites released is the answer.
-        releases = [decode_release(payloads[site]) for site in stored.outcome.answered]
-        return dataclasses.replace(answer, updates=updates(releases, by_site=question.plan.query.training.by_site))

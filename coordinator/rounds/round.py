@@ -18,7 +18,8 @@ from coordinator.planning.plans import loss_of, planned_again
 from coordinator.rounds.combining import combine_releases, impossible
 from coordinator.rounds.dispatch import Dispatch, round_key, site_key
 from coordinator.rounds.open_rounds import SHARE_FOR_THE_AWAY, OpenRound, OpenRounds, Window
-from coordinator.rounds.stored_answers import StoredAnswer, encode_answer
+from coordinator.rounds.stored_answers import StoredAnswer, write_answer
+from coordinator.store.answers import WrittenAnswer
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question, RoundState
 from wardround.federation.errors import FederationError, TooFewSites, Unavailable
@@ -179,7 +180,9 @@ class Round:
         if refused is not None:
             raise refused
 
-    def _answer(self, asked: PlannedQuestion, outcome: Outcome, keep: Callable[[str], None]) -> TooFewSites | None:
+    def _answer(
+        self, asked: PlannedQuestion, outcome: Outcome, keep: Callable[[WrittenAnswer], None]
+    ) -> TooFewSites | None:
         """Keep the answer of a settled round; why there is none, otherwise."""
         plan, form, study = asked.plan, asked.planned.layout, self._ledger.study
         releases = [] if isinstance(form, StepLayout) else self._released(plan, outcome)
@@ -205,7 +208,7 @@ class Round:
             noiseless=self._setting.noiseless,
             left_out=left_out,
         )
-        keep(encode_answer(answer))
+        keep(write_answer(answer))
         return None
 
     def _released(self, plan: Plan, outcome: Outcome) -> list[Release]:

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from coordinator.store.answers import AnswerStore
 from coordinator.store.members import MemberStore
-from coordinator.store.rounds import AnswerStore, RoundStore
+from coordinator.store.rounds import RoundStore
 from coordinator.store.submissions import SubmissionStore
 from coordinator.store.tasks import TaskStore
 from coordinator.store.trainings import TrainingStore
@@ -207,6 +208,18 @@ CREATE TRIGGER IF NOT EXISTS askers_are_never_changed BEFORE UPDATE ON askers
 BEGIN SELECT RAISE(ABORT, 'who asked is never changed'); END;
 CREATE TRIGGER IF NOT EXISTS askers_are_never_removed BEFORE DELETE ON askers
 BEGIN SELECT RAISE(ABORT, 'who asked is never removed'); END;
+
+-- the estimates of a long answer, compressed; the text in `answers` names the hash of every page
+CREATE TABLE IF NOT EXISTS answer_pages (
+    plan_id TEXT NOT NULL REFERENCES answers (plan_id),
+    number  INTEGER NOT NULL,
+    page    BLOB NOT NULL,
+    PRIMARY KEY (plan_id, number)
+) STRICT;
+CREATE TRIGGER IF NOT EXISTS answer_pages_are_never_changed BEFORE UPDATE ON answer_pages
+BEGIN SELECT RAISE(ABORT, 'an answer is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS answer_pages_are_never_removed BEFORE DELETE ON answer_pages
+BEGIN SELECT RAISE(ABORT, 'an answer is never removed'); END;
 """
 """What ledgers of before gain when they are opened."""
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from coordinator.store.rounds import Outcome, RoundStanding, RoundStore, keep_answer, open_tasks
+from coordinator.store.answers import WrittenAnswer, keep_answer
+from coordinator.store.rounds import Outcome, RoundStanding, RoundStore, open_tasks
 from coordinator.store.trainings import TrainingStore
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import Body
@@ -64,9 +65,9 @@ class SettlingRound:
         }
         chain.append(self._connection, self._identity, kind="settled", body=body)
 
-    def answer(self, text: str) -> None:
+    def answer(self, answer: WrittenAnswer) -> None:
         """Store the answer of a round that is settled; one that is already there stays as it is."""
-        keep_answer(self._connection, self._identity, self.plan_id, text)
+        keep_answer(self._connection, self._identity, self.plan_id, answer)
 
 
 class TaskStore:

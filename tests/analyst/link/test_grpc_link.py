@@ -30,6 +30,7 @@ from wardround.federation.errors import (
     BudgetExceeded,
     ConfigurationMistaken,
     FederationError,
+    LedgerBusy,
     MalformedMessage,
     NotAuthorized,
     PeerUnreachable,
@@ -83,6 +84,7 @@ class Desk(AnalystServiceServicer):
         self.stuck = False
         self.refusal: FederationError | None = None
         self.steps: list[Progress | Answer | FederationError] = [ANSWER]
+        self.firsts: list[int] = []
 
     def Ask(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:  # noqa: N802
         if self.refusal is not None:
@@ -92,6 +94,7 @@ class Desk(AnalystServiceServicer):
 
     def Await(self, request: pb.AwaitRequest, context: grpc.ServicerContext) -> pb.AwaitReply:  # noqa: N802
         watch = WATCH.read(request)
+        self.firsts.append(watch.first_estimate)
         step = self.steps.pop(0)
         if isinstance(step, FederationError):
             raise step
@@ -239,6 +242,15 @@ def test_a_pending_approval_arrives_at_once(house: House) -> None:
     with Client(link) as federation, pytest.raises(AwaitingApproval, match="north has yet to decide"):
         federation.ask(MEAN)
     assert pauses == []
+
+
+def test_a_page_that_fails_is_asked_for_again_and_not_the_pages_before_it(house: House) -> None:
+    long = dataclasses.replace(ANSWER, estimates=(ESTIMATE,) * 50_000)
+    house.desk.steps = [long, LedgerBusy(), long, LedgerBusy(), LedgerBusy(), long]
+    with Client(GrpcAnalystLink(house.profile(), persistence=impatient(lambda: None))) as federation:
+        assert federation.ask(MEAN).answer == long
+    first, second, third, *_ = dict.fromkeys(house.desk.firsts)
+    assert house.desk.firsts == [first, second, second, third, third, third]
 
 
 def test_a_coordinator_that_restarts_in_the_middle_of_a_question_is_waited_for(house: House) -> None:

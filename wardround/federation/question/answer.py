@@ -225,6 +225,15 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Excerpt:
+    """An answer with some of its `total` estimates: those from number `first` on."""
+
+    answer: Answer
+    first: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectedError:
     """What a dry run promises for one part: the standard error of each of its numbers.
 

@@ -153,7 +153,7 @@ def _store(connection: sqlite3.Connection) -> Store:
     refusals: dict[str, int] = {}
     releases: dict[tuple[str, str], StoredBytes] = {}
     receipts: dict[str, Entry] = {}
-    answers: dict[str, str] = {}
+    answers: Mapping[str, str] = {}
     steps: dict[str, tuple[str, int]] = {}
     if "steps" in tables:
         rows = connection.execute("SELECT plan_id, block, place FROM steps")
@@ -173,10 +173,24 @@ def _store(connection: sqlite3.Connection) -> Store:
             "SELECT plan_id, site, receipt, payload FROM submissions WHERE code = ''"
         ):
             releases[plan_id, site] = _stored(plan_id, sequence, bytes(payload))
-        for plan_id, answer in connection.execute("SELECT plan_id, answer FROM answers"):
-            answers[plan_id] = hashlib.sha256(answer.encode()).hexdigest()
+        answers = _answers(connection, tables)
     first = Store(accounts.balances(connection), charges, refusals, releases, receipts, answers, steps, closed)
     return _with_askings(connection, tables, first)
+
+
+def _answers(connection: sqlite3.Connection, tables: set[str]) -> dict[str, str]:
+    """The hash of every answer, by its plan; empty where its pages are not those that its text names."""
+    pages: dict[str, list[tuple[int, str]]] = {}
+    if "answer_pages" in tables:
+        for plan_id, number, page in connection.execute("SELECT plan_id, number, page FROM answer_pages"):
+            pages.setdefault(plan_id, []).append((number, hashlib.sha256(page).hexdigest()))
+    answers: dict[str, str] = {}
+    for plan_id, answer in connection.execute("SELECT plan_id, answer FROM answers"):
+        # Most answers are one text, and need not be read.
+        named = json.loads(answer).get("pages", []) if plan_id in pages or '"pages":' in answer else []
+        sound = sorted(pages.get(plan_id, [])) == list(enumerate(named))
+        answers[plan_id] = hashlib.sha256(answer.encode()).hexdigest() if sound else ""
+    return answers
 
 
 def _with_askings(connection: sqlite3.Connection, tables: set[str], store: Store) -> Store:
