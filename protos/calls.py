@@ -140,7 +140,8 @@ class AnalystCalls:
     def ask(self, request: AskRequest) -> str:
         """The plan id of a question whose round is now open."""
         message = analyst_pb.AskRequest(question=write_question(request))
-        asking = self._stub.AskByError if request.errors else self._stub.Ask
+        by_error = self._stub.AskByError if request.errors else self._stub.Ask
+        asking = self._stub.AskRequiring if request.require else by_error
         return ASKED.read(call(asking, message, deadline_seconds=self._deadline))
 
     def watch(self, plan_id: str, *, seen: int, wait_seconds: float, pause: Pause = time.sleep) -> Progress | Answer:

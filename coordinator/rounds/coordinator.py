@@ -24,6 +24,7 @@ from coordinator.planning.dearer import dearer_noise
 from coordinator.planning.expected import expected_errors
 from coordinator.planning.foreseeing import answerable, foreseen
 from coordinator.planning.plans import loss_of
+from coordinator.rounds.admitting import Admitting
 from coordinator.rounds.attending import Attendant, ThreadedAttendant
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.combining import updates
@@ -34,7 +35,7 @@ from coordinator.rounds.round import Round, ended_without_answer
 from coordinator.rounds.statements import Replays, statement, told_answer
 from coordinator.rounds.stored_answers import decode_answer
 from coordinator.store.ledger import Ledger
-from coordinator.store.rounds import Question
+from coordinator.store.rounds import Outcome, Question
 from wardround.federation.errors import (
     AwaitingApproval,
     BudgetExceeded,
@@ -94,6 +95,7 @@ class Coordinator:
         self._line = Round(ledger, self._clock, self._accounting, self._dispatch, self._rounds, self._setting)
         self._attendant: Attendant = ThreadedAttendant() if attendant is None else attendant
         self._attendant.attend(self._line, self._clock)
+        self._admitting = Admitting(ledger, self._clock, self._rounds, presence)
         self._forms = QuestionForms(ledger, self._accounting, self._setting)
         self._reporting = Reporting(ledger)
         self._replays = Replays()
@@ -145,9 +147,12 @@ class Coordinator:
             require_own(request.asked_by, analyst=analyst, plan=questions[0].plan)
             known = self._known(questions)
             if known is not None and self._answered(known.plan):
+                self._admitting.check_kept(known.plan, self._kept(known.plan), request.require)
                 self._replays.note(analyst, known.plan.plan_id, replayed=True)
                 return known.plan.plan_id
-            asked = self._begin(analyst, self._answerable(questions) if known is None else (known,))
+            possible = self._answerable(questions) if known is None else (known,)
+            admitted = self._admitting.admitted(possible, request.require, paid=known is not None)
+            asked = self._begin(analyst, admitted, require=request.require)
             plan_id = asked.plan.plan_id
             self._replays.note(analyst, plan_id, replayed=False)
             self._attendant.look(plan_id)
@@ -232,7 +237,7 @@ class Coordinator:
         """The study's budget as the ledger has it."""
         with self._inside():
             self.roster.admit_analyst(analyst)
-            return self._reporting.report(live=None if self._presence is None else self._there(self._presence))
+            return self._reporting.report(live=self._admitting.there)
 
     def resume(self) -> None:
         """Continue every round that a stop or a crash left unfinished."""
@@ -278,10 +283,6 @@ class Coordinator:
         if self._presence is not None:
             self._presence.heard(site)
 
-    def _there(self, presence: Presence) -> frozenset[str]:
-        """Who calls, and who has taken up a task and is at work on it."""
-        return presence.live() | self._rounds.at_work()
-
     def _known(self, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion | None:
         """The form in which the question was asked before: answered if possible, else on its way."""
         with self.ledger.one_moment():
@@ -293,16 +294,16 @@ class Coordinator:
     def _answerable(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, ...]:
         return answerable(questions, self.ledger, self._accounting)
 
-    def _begin(self, analyst: str, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion:
+    def _begin(self, analyst: str, questions: tuple[PlannedQuestion, ...], *, require: int) -> PlannedQuestion:
         """The first of the questions that the budget admits, reserved and opened."""
         with self._rounds.room(analyst, [asked.plan.plan_id for asked in questions]):
             for asked in questions[:-1]:
                 try:
-                    self._line.begin(asked)
+                    self._line.begin(asked, require=require)
                 except BudgetExceeded:
                     continue
                 return asked
-            self._line.begin(questions[-1])
+            self._line.begin(questions[-1], require=require)
             return questions[-1]
 
     def _error_costs(self, analyst: str, request: AskRequest) -> tuple[ErrorCost, ...]:
@@ -332,6 +333,9 @@ class Coordinator:
         plan_id = question.plan.plan_id
         raise (self._attendant.ended(plan_id) or ended_without_answer(self.ledger, plan_id)).with_traceback(None)
 
+    def _kept(self, plan: Plan) -> Outcome:
+        return decode_answer(self.ledger.answers.text(plan.plan_id) or "").outcome
+
     def _answered(self, plan: Plan) -> bool:
         return self.ledger.answers.exists(plan.plan_id)
 
@@ -353,6 +357,7 @@ class Coordinator:
             delta=question.delta,
             replayed=replayed,
             dearer=self._dearer(question),
+            patients={site.name: site.patients for site in self.roster.sites()},
         )
         if not isinstance(question.plan.query, Step):
             return answer

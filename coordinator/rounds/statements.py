@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from coordinator.accounts.accounting import Balances
 from coordinator.rounds.stored_answers import StoredAnswer
@@ -24,10 +25,12 @@ def told_answer(
     delta: float,
     replayed: bool,
     dearer: DearerNoise | None,
+    patients: Mapping[str, int],
 ) -> Answer:
-    """The answer of a plan."""
+    """The answer of a plan; `patients` are the numbers that sites declared."""
     if stored.mechanism != plan.mechanism.value:
         raise InvariantBroken(private="a stored answer was made by another plan")
+    lacking = sorted(set(plan.participants) - set(stored.outcome.answered))
     return Answer(
         plan_id=plan.plan_id,
         unit=study.unit.value,
@@ -47,6 +50,8 @@ def told_answer(
         ),
         left_out=stored.left_out,
         dearer=dearer,
+        asked_patients=sum(patients[site] for site in plan.participants) if lacking else None,
+        lacking_patients=sum(patients[site] for site in lacking) if lacking else None,
     )
 
 

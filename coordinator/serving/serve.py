@@ -131,11 +131,13 @@ class _Process:
         renewal = self._life.total_seconds() / 2
         waited = noted = 0.0
         tick = min(1.0, renewal)
+        live = self._presence.live()
         self._note_presence()
         while not self._stopping.wait(tick):
             waited += tick
             noted += tick
-            if noted >= NOTE_SECONDS:
+            if noted >= NOTE_SECONDS or live != self._presence.live():
+                live = self._presence.live()
                 self._note_presence()
                 noted = 0.0
             if waited >= renewal:

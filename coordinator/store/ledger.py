@@ -207,6 +207,12 @@ CREATE TRIGGER IF NOT EXISTS askers_are_never_changed BEFORE UPDATE ON askers
 BEGIN SELECT RAISE(ABORT, 'who asked is never changed'); END;
 CREATE TRIGGER IF NOT EXISTS askers_are_never_removed BEFORE DELETE ON askers
 BEGIN SELECT RAISE(ABORT, 'who asked is never removed'); END;
+
+-- how many sites the answer to a plan must have, where whoever asked it requires a number; 0 once somebody does not
+CREATE TABLE IF NOT EXISTS required (
+    plan_id TEXT PRIMARY KEY REFERENCES rounds (plan_id),
+    sites   INTEGER NOT NULL CHECK (sites >= 0)
+) STRICT, WITHOUT ROWID;
 """
 """What ledgers of before gain when they are opened."""
 
@@ -274,7 +280,7 @@ def _own(database: Database, study: Study, identity: Identity) -> Ledger:
     if text_in(body, "key") != identity.public.key:
         raise ConfigurationMistaken(f"{database.path} is signed by another identity; restore identity.pem.")
     members, trainings = MemberStore(database, identity), TrainingStore(database)
-    rounds = RoundStore(database, identity, trainings)
+    rounds = RoundStore(database, identity, trainings, least=study.min_sites)
     return Ledger(
         database,
         study,

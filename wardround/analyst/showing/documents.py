@@ -71,6 +71,8 @@ def _sites(answer: Answer) -> dict[str, Json]:
         "missing": list(answer.missing),
         "left_out": list(answer.left_out),
     }
+    if answer.lacking_patients is not None:
+        document |= {"lacking_patients": answer.lacking_patients, "asked_patients": answer.asked_patients}
     if answer.refused:
         document["reasons"] = {site: refusal_words(code) for site, code in answer.refused}
     return document
