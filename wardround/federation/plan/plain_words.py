@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
@@ -13,10 +14,11 @@ from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Qu
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """So many numbers of one kind in an answer."""
+    """So many numbers of one kind in an answer, whole numbers that count in these steps."""
 
     of: str
     count: int
+    step: Fraction
 
 
 def sql_of(asked: Query | Step) -> str:
@@ -43,9 +45,10 @@ def words_of(form: AnswerLayout | StepLayout) -> str:
 def numbers_of(form: AnswerLayout | StepLayout) -> tuple[Numbers, ...]:
     """Which numbers a release of this form holds, in their order."""
     if isinstance(form, StepLayout):
-        return (Numbers(SUMS[form.step.kind], form.dimension),)
+        return (Numbers(SUMS[form.step.kind], form.dimension, form.grid),)
     return tuple(
-        Numbers(_listed([_aggregate(each, form) for each in part.aggregates]), part.dimension) for part in form.parts
+        Numbers(_listed([_aggregate(each, form) for each in part.aggregates]), part.dimension, part.grid)
+        for part in form.parts
     )
 
 
