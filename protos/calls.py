@@ -47,7 +47,7 @@ from wardround.federation.errors import MalformedMessage
 from wardround.federation.limits import refuse
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, Estimate, Preview, Progress
-from wardround.federation.question.budget_report import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.public_limits import PublicSite

@@ -58,7 +58,7 @@ class Admitting:
         limits = self._ledger.members.limits()
         refusals = [[each for each in foreseen(asked.planned, limits) if each.refuses] for asked in questions]
         kept = [
-            (asked, frozenset(each.site for each in refusing))
+            (asked, frozenset(each.site for each in refusing if require))
             for asked, refusing in zip(questions, refusals, strict=True)
             if not require or len(asked.plan.participants) - len(refusing) >= _wanted(asked.plan, require)
         ]

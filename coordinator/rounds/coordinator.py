@@ -50,7 +50,7 @@ from wardround.federation.models.training import Step
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, DearerNoise, ErrorCost, ExpectedError, Preview, Progress
-from wardround.federation.question.budget_report import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.trust.enrolment import Presenting, Standing
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.public_limits import PublicLimits, PublicSite

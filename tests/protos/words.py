@@ -29,7 +29,9 @@ from wardround.federation.question.answer import (
     Update,
     WhyDearer,
 )
-from wardround.federation.question.budget_report import (
+from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
+from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.question.study_budget import (
     BudgetReport,
     ByOverlap,
     SiteBudget,
@@ -37,8 +39,6 @@ from wardround.federation.question.budget_report import (
     Spending,
     Statement,
 )
-from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
-from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
 from wardround.federation.study.study import Value
 from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting, Standing

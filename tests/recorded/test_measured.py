@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORDED = Path(__file__).parent / "measured" / "benchmarks.json"
 # Each measures by itself: what is stored beside what was stored before, what a command takes beside its limit, and what
 # one call costs an idle coordinator.
-OF_ITS_OWN = {"startup", "stored_words", "call"}
+OF_ITS_OWN = {"history", "startup", "stored_words", "call"}
 
 
 def recorded() -> dict[str, list[Comparison]]:

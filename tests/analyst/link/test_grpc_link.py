@@ -48,8 +48,8 @@ from wardround.federation.question.answer import (
     Remaining,
     SiteState,
 )
-from wardround.federation.question.budget_report import BudgetReport, ByOverlap
 from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.question.study_budget import BudgetReport, ByOverlap
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
 from wardround.federation.trust.enrolment import AnalystProfile, write_profile
 from wardround.federation.trust.public_limits import PublicSite

@@ -18,7 +18,7 @@ from coordinator.rounds.coordinator import Coordinator
 from coordinator.store.ledger import open_ledger
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
 from tests.coordinator.rounds.test_trainings import step
-from wardround.federation.errors import SitesAway, TooFewSites
+from wardround.federation.errors import BudgetExceeded, SitesAway, TooFewSites
 from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.task import ALL_SITES, AskRequest
 from wardround.federation.question.answer import Answer
@@ -148,6 +148,15 @@ def test_a_hospital_that_would_refuse_is_none_of_those_required(made: Callable[.
     with pytest.raises(TooFewSites, match="Fewer hospitals would answer than this question requires: two does not"):
         world.ask(requiring(ALL_SITES))
     assert world.spent() == Cost.zero()
+
+
+def test_what_the_budget_refuses_is_refused_for_that(made: Callable[..., World]) -> None:
+    """Whatever limits say: a hospital that would refuse is there all the same."""
+    world = made(min_sites=3)
+    assert total(world.ask()) == 111
+    world.coordinator.note_limits("two", PublicLimits(("count",), 1.0, 1e-6, by_person=False))
+    with pytest.raises(BudgetExceeded):
+        world.ask(ask(2.99))
 
 
 def test_an_answer_of_fewer_is_not_kept_and_asking_again_asks_the_missing_for_nothing(

@@ -91,10 +91,10 @@ def test_a_line_says_who_asked_what_and_which_numbers_left(hospital: Hospital) -
         "purpose": "Do the old fall more?",
     }
     assert line["sql"] == MEANS
-    assert line["question"] == "mean of age and number of patients in visits, where age >= 40"
+    assert line["question"] == "mean of age and count of patients in visits, where age >= 40"
     assert line["numbers"] == [
         {"of": "mean of age", "count": 2, "step": 2**-25},
-        {"of": "number of patients", "count": 1, "step": 1 / 64},
+        {"of": "count of patients", "count": 1, "step": 1 / 64},
     ]
     assert line["decided_by"] is None
     (text,) = call("site", "history", hospital.folder).out.splitlines()

@@ -12,7 +12,7 @@ from wardround.federation.errors import DeadlinePassed, TooFewSites
 from wardround.federation.plan.required import fewer_are_kept
 from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer, Preview, Progress
-from wardround.federation.question.budget_report import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.federation.trust.public_limits import PublicSite
 

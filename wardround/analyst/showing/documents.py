@@ -24,7 +24,7 @@ from wardround.federation.question.answer import (
     Remaining,
     Shortfall,
 )
-from wardround.federation.question.budget_report import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.refusal import refusal_words
 from wardround.federation.study.study import Study, Value
 from wardround.privacy.report.posterior_beliefs import posterior_bound, worst_bits
