@@ -49,7 +49,7 @@ from wardround.federation.errors import MalformedMessage
 from wardround.federation.limits import refuse
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, Estimate, Preview, Progress
-from wardround.federation.question.budget_report import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.public_limits import PublicSite
@@ -144,7 +144,8 @@ class AnalystCalls:
     def ask(self, request: AskRequest) -> str:
         """The plan id of a question whose round is now open."""
         message = analyst_pb.AskRequest(question=write_question(request))
-        asking = self._stub.AskByError if request.errors else self._stub.Ask
+        by_error = self._stub.AskByError if request.errors else self._stub.Ask
+        asking = self._stub.AskRequiring if request.require else by_error
         return ASKED.read(call(asking, message, deadline_seconds=self._deadline))
 
     def watch(

@@ -37,8 +37,8 @@ from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, SignedTask
 from wardround.federation.question.answer import MAX_ESTIMATES, MAX_UPDATE_BYTES, Answer, Estimate, Preview, Progress
-from wardround.federation.question.budget_report import BudgetReport
 from wardround.federation.question.query import Query
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.public_limits import PublicSite

@@ -23,7 +23,7 @@ from coordinator.store.rounds import ChargeEntry
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger.entry_body import cost_in, decode_body, facts_in, text_in
 from wardround.federation.question.answer import Loss
-from wardround.federation.question.budget_report import (
+from wardround.federation.question.study_budget import (
     BudgetReport,
     ByOverlap,
     SiteBudget,

@@ -53,7 +53,7 @@ class Presence:
         self._clock, self._begun = clock, clock.now()
 
     def heard(self, site: str) -> None:
-        """A site called."""
+        """A call of this site came in, whatever it says."""
         now = self._clock.now()
         with self._guard:
             back = now - self._heard.get(site, -LIVE_SECONDS) >= LIVE_SECONDS

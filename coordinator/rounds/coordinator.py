@@ -22,6 +22,7 @@ from coordinator.planning.by_error import FACTORS, ByError, split_by_cost
 from coordinator.planning.expected import expected_errors
 from coordinator.planning.foreseeing import answerable, foreseen
 from coordinator.planning.plans import loss_of
+from coordinator.rounds.admitting import Admitting
 from coordinator.rounds.attending import Attendant, ThreadedAttendant
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.dispatch import Dispatch, round_key
@@ -29,8 +30,9 @@ from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.rounds.question_forms import QuestionForms
 from coordinator.rounds.round import Round, ended_without_answer
 from coordinator.rounds.statements import WHOLE, Telling, Wanted, statement
+from coordinator.rounds.stored_answers import read_answer
 from coordinator.store.ledger import Ledger
-from coordinator.store.rounds import Question
+from coordinator.store.rounds import Outcome, Question
 from wardround.federation.errors import (
     AwaitingApproval,
     BudgetExceeded,
@@ -44,7 +46,7 @@ from wardround.federation.models.training import Step
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, ErrorCost, Excerpt, ExpectedError, Preview, Progress
-from wardround.federation.question.budget_report import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.trust.enrolment import Presenting, Standing
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.public_limits import PublicLimits, PublicSite
@@ -89,6 +91,7 @@ class Coordinator:
         self._line = Round(ledger, self._clock, self._accounting, self._dispatch, self._rounds, self._setting)
         self._attendant: Attendant = ThreadedAttendant() if attendant is None else attendant
         self._attendant.attend(self._line, self._clock)
+        self._admitting = Admitting(ledger, self._clock, self._rounds, presence)
         self._forms = QuestionForms(ledger, self._accounting, self._setting)
         self._reporting = Reporting(ledger)
         self._telling = Telling(ledger, self._accounting, self._setting)
@@ -140,9 +143,12 @@ class Coordinator:
             require_own(request.asked_by, analyst=analyst, plan=questions[0].plan)
             known = self._known(questions)
             if known is not None and self._answered(known.plan):
+                self._admitting.check_kept(known.plan, self._kept(known.plan), request.require)
                 self._telling.replays.note(analyst, known.plan.plan_id, replayed=True)
                 return known.plan.plan_id
-            asked = self._begin(analyst, self._answerable(questions) if known is None else (known,))
+            possible = self._answerable(questions) if known is None else (known,)
+            admitted = self._admitting.admitted(possible, request.require, paid=known is not None)
+            asked = self._begin(analyst, admitted, require=request.require)
             plan_id = asked.plan.plan_id
             self._telling.replays.note(analyst, plan_id, replayed=False)
             self._attendant.look(plan_id)
@@ -234,7 +240,7 @@ class Coordinator:
         """The study's budget as the ledger has it."""
         with self._inside():
             self.roster.admit_analyst(analyst)
-            return self._reporting.report(live=None if self._presence is None else self._there(self._presence))
+            return self._reporting.report(live=self._admitting.there)
 
     def resume(self) -> None:
         """Continue every round that a stop or a crash left unfinished."""
@@ -280,10 +286,6 @@ class Coordinator:
         if self._presence is not None:
             self._presence.heard(site)
 
-    def _there(self, presence: Presence) -> frozenset[str]:
-        """Who calls, and who has taken up a task and is at work on it."""
-        return presence.live() | self._rounds.at_work()
-
     def _known(self, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion | None:
         """The form in which the question was asked before: answered if possible, else on its way."""
         with self.ledger.one_moment():
@@ -295,16 +297,16 @@ class Coordinator:
     def _answerable(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, ...]:
         return answerable(questions, self.ledger, self._accounting)
 
-    def _begin(self, analyst: str, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion:
+    def _begin(self, analyst: str, questions: tuple[PlannedQuestion, ...], *, require: int) -> PlannedQuestion:
         """The first of the questions that the budget admits, reserved and opened."""
         with self._rounds.room(analyst, [asked.plan.plan_id for asked in questions]):
             for asked in questions[:-1]:
                 try:
-                    self._line.begin(asked)
+                    self._line.begin(asked, require=require)
                 except BudgetExceeded:
                     continue
                 return asked
-            self._line.begin(questions[-1])
+            self._line.begin(questions[-1], require=require)
             return questions[-1]
 
     def _error_costs(self, analyst: str, request: AskRequest) -> tuple[ErrorCost, ...]:
@@ -329,6 +331,9 @@ class Coordinator:
             return excerpt
         plan_id = question.plan.plan_id
         raise (self._attendant.ended(plan_id) or ended_without_answer(self.ledger, plan_id)).with_traceback(None)
+
+    def _kept(self, plan: Plan) -> Outcome:
+        return read_answer(self.ledger.answers.text(plan.plan_id) or "").answer.outcome
 
     def _answered(self, plan: Plan) -> bool:
         return self.ledger.answers.exists(plan.plan_id)

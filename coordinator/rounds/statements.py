@@ -61,6 +61,8 @@ class Telling:
             now = self._accounting.balances()
             payloads = ledger.submissions.releases(plan.plan_id) if steps else {}
         stored, first, total = self._read(plan, text, wanted)
+        patients = {site.name: site.patients for site in ledger.members.sites()}
+        lacking = sorted(set(plan.participants) - set(stored.outcome.answered))
         answer = Answer(
             plan_id=plan.plan_id,
             unit=ledger.study.unit.value,
@@ -82,6 +84,8 @@ class Telling:
             left_out=stored.left_out,
             # Said once, with the first estimates: it is reckoned anew each time.
             dearer=self.dearer(question) if first == 0 else None,
+            asked_patients=sum(patients[site] for site in plan.participants) if lacking else None,
+            lacking_patients=sum(patients[site] for site in lacking) if lacking else None,
         )
         return Excerpt(answer, first, total)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from coordinator.store.answers import WrittenAnswer
+from coordinator.store.kept_answers import WrittenAnswer
 from coordinator.store.rounds import Outcome
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.question.answer import Estimate, Loss, NoEstimate

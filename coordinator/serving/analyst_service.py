@@ -115,6 +115,10 @@ class AnalystService(AnalystServiceServicer):
         """The same, where the question says which error it takes."""
         return self.Ask(request, context)
 
+    def AskRequiring(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:
+        """The same, where the question requires a number of hospitals."""
+        return self.Ask(request, context)
+
     def PreviewByError(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:
         """The same, where the question says which error it takes."""
         return self.Preview(request, context)

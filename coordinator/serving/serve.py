@@ -40,7 +40,7 @@ from protos.turns import FEWEST_NAMES, Turns
 from protos.words import stored_plan
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.ledger.folder_copy import refuse_backup
-from wardround.federation.ledger.sqlite_file import serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.strict_toml import join_address, split_address
 from wardround.federation.study.study import Study
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
@@ -131,11 +131,13 @@ class _Process:
         renewal = self._life.total_seconds() / 2
         waited = noted = 0.0
         tick = min(1.0, renewal)
+        live = self._presence.live()
         self._note_presence()
         while not self._stopping.wait(tick):
             waited += tick
             noted += tick
-            if noted >= NOTE_SECONDS:
+            if noted >= NOTE_SECONDS or live != self._presence.live():
+                live = self._presence.live()
                 self._note_presence()
                 noted = 0.0
             if waited >= renewal:

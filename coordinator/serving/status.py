@@ -12,7 +12,7 @@ from coordinator.members.folder import open_folder
 from coordinator.members.presence import LIVE_SECONDS, Seen, read_presence
 from coordinator.store.ledger import open_ledger
 from coordinator.store.members import MemberState, SiteRecord
-from wardround.federation.ledger.sqlite_file import is_served
+from wardround.federation.ledger.serving_lock import is_served
 from wardround.federation.question.answer import Loss
 
 # The hint is written every few seconds; a process that has not for so long hangs.

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.store.answers import AnswerStore
+from coordinator.store.kept_answers import AnswerStore
 from coordinator.store.members import MemberStore
 from coordinator.store.rounds import RoundStore
 from coordinator.store.submissions import SubmissionStore
@@ -220,6 +220,12 @@ CREATE TRIGGER IF NOT EXISTS answer_pages_are_never_changed BEFORE UPDATE ON ans
 BEGIN SELECT RAISE(ABORT, 'an answer is never changed'); END;
 CREATE TRIGGER IF NOT EXISTS answer_pages_are_never_removed BEFORE DELETE ON answer_pages
 BEGIN SELECT RAISE(ABORT, 'an answer is never removed'); END;
+
+-- how many sites the answer to a plan must have, where whoever asked it requires a number; 0 once somebody does not
+CREATE TABLE IF NOT EXISTS required (
+    plan_id TEXT PRIMARY KEY REFERENCES rounds (plan_id),
+    sites   INTEGER NOT NULL CHECK (sites >= 0)
+) STRICT, WITHOUT ROWID;
 """
 """What ledgers of before gain when they are opened."""
 
@@ -287,7 +293,7 @@ def _own(database: Database, study: Study, identity: Identity) -> Ledger:
     if text_in(body, "key") != identity.public.key:
         raise ConfigurationMistaken(f"{database.path} is signed by another identity; restore identity.pem.")
     members, trainings = MemberStore(database, identity), TrainingStore(database)
-    rounds = RoundStore(database, identity, trainings)
+    rounds = RoundStore(database, identity, trainings, least=study.min_sites)
     return Ledger(
         database,
         study,

@@ -108,7 +108,7 @@ class ReservingRound:
     _connection: sqlite3.Connection
     _identity: Identity
 
-    def charge(self, question: Question, due: Due, *, at: float, now: float) -> None:
+    def charge(self, question: Question, due: Due, *, require: int = 0, at: float, now: float) -> None:
         """Write down the round, its debits, its place in a training, and the entry; open a task for each site."""
         plan, cost = question.plan, due.charge.cost
         if cost != Cost.zero():
@@ -124,6 +124,8 @@ class ReservingRound:
         if asked_by is not None:
             row = (plan.plan_id, canonical.encode(asked_by))
             self._connection.execute("INSERT INTO askers (plan_id, asked_by) VALUES (?, ?)", row)
+        if require:
+            self._connection.execute("INSERT INTO required (plan_id, sites) VALUES (?, ?)", (plan.plan_id, require))
         trainings.take(self._connection, plan, due)
         open_tasks(self._connection, plan, left_out=[site for site, _ in due.left_out], at=at, now=now)
         body: Body = {
@@ -167,10 +169,11 @@ def note_served(connection: sqlite3.Connection, seconds: float) -> None:
 class RoundStore:
     """The rounds of a study, and what every site has spent on them."""
 
-    def __init__(self, database: Database, identity: Identity, trainings: TrainingStore) -> None:
+    def __init__(self, database: Database, identity: Identity, trainings: TrainingStore, *, least: int) -> None:
         self._database = database
         self._identity = identity
         self._trainings = trainings
+        self._least = least
         self._plans = ReservedPlans()
 
     def rewrite_messages(self, read: Read) -> None:
@@ -243,6 +246,23 @@ class RoundStore:
         with self._database.reading() as connection:
             (found,) = connection.execute("SELECT count(*) FROM rounds WHERE state IN ('reserved', 'open')").fetchone()
             return int(found)
+
+    def required(self, plan_id: str) -> int:
+        """How many hospitals the answer must have, as it was asked; 0 where nothing was said."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT sites FROM required WHERE plan_id = ?", (plan_id,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def needed(self, plan_id: str) -> int:
+        """How many hospitals must answer: what was required, and never fewer than the study needs."""
+        return max(self._least, self.required(plan_id))
+
+    def require_no_more(self, plan_id: str, sites: int) -> None:
+        """From now on the answer must have no more hospitals than these; what is required is never raised."""
+        if sites >= self.required(plan_id):
+            return
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE required SET sites = ?2 WHERE plan_id = ?1 AND sites > ?2", (plan_id, sites))
 
     def window(self, plan_id: str) -> tuple[float, float | None]:
         """When an open round was opened: the date, and the seconds served by then, if an earlier version did not."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from coordinator.store.answers import WrittenAnswer, keep_answer
+from coordinator.store.kept_answers import WrittenAnswer, keep_answer
 from coordinator.store.rounds import Outcome, RoundStanding, RoundStore, open_tasks
 from coordinator.store.trainings import TrainingStore
 from wardround.federation.ledger import chain

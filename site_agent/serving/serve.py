@@ -23,7 +23,7 @@ from site_agent.store.heartbeat import Heartbeat
 from site_agent.store.ledger import SiteLedger, utc_today
 from wardround.federation.errors import LedgerFull
 from wardround.federation.ledger.folder_copy import refuse_backup
-from wardround.federation.ledger.sqlite_file import serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.privacy.mechanisms.randomness import Chance, SecureChance
 
 ROOM_SECONDS = 5.0

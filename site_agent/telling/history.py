@@ -24,7 +24,7 @@ from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import Step
 from wardround.federation.plain_text import escaped
 from wardround.federation.plan.layout import shape
-from wardround.federation.plan.plain_words import Numbers, numbers_of, sql_of, words_of
+from wardround.federation.plan.plain_words import ReleasedNumbers, numbers_of, sql_of, words_of
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import Released
 from wardround.federation.refusal import refusal_words
@@ -43,7 +43,7 @@ class AskedQuestion:
 
     sql: str = ""
     words: str = ""
-    numbers: tuple[Numbers, ...] = ()
+    numbers: tuple[ReleasedNumbers, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Departure:
             "fingerprint": None if asked_by is None else asked_by.key.fingerprint,
             "sql": self.question.sql or None,
             "question": self.question.words or None,
-            "numbers": [{"of": each.of, "count": each.count} for each in self._sent()],
+            "numbers": [{"of": each.of, "count": each.count, "step": float(each.step)} for each in self._sent()],
             "decided_by": line.decided_by,
             "refused": line.code or None,
             "purpose": "" if asked_by is None else asked_by.purpose,
@@ -96,7 +96,10 @@ class Departure:
             ("decided", self._decision()),
             ("cost", f"ε = {self.epsilon:.4g} (δ = {self.delta:.3g}), {self._state()}"),
             ("what left", "nothing but a refusal: " + refusal_words(line.code) if release is None else _sent(release)),
-            *(("", f"{_counted(each.count, 'number')}: {each.of}") for each in self._sent()),
+            *(
+                ("", f"{_counted(each.count, 'number')}, in steps of {float(each.step):.3g}: {each.of}")
+                for each in self._sent()
+            ),
             ("in words", asked.words),
             ("in SQL", asked.sql),
             ("purpose", "" if asked_by is None else asked_by.purpose),
@@ -108,12 +111,12 @@ class Departure:
         """The local day and hour; of what an earlier version sent, the date alone."""
         return f"{self.line.hour}h" if self.line.hour else f"{self.line.date:<14}"
 
-    def _sent(self) -> tuple[Numbers, ...]:
+    def _sent(self) -> tuple[ReleasedNumbers, ...]:
         return self.question.numbers if self.line.kind == "released" else ()
 
     def _state(self) -> str:
         state = "received" if self.line.delivered else "not yet received"
-        # Numbers that cost nothing would look like a leak.
+        # ReleasedNumbers that cost nothing would look like a leak.
         prepaid = self.line.kind == "released" and self.line.cost == Cost.zero()
         return f"{state}, paid with its training's first round" if prepaid else state
 

@@ -12,7 +12,7 @@ from site_agent.serving.folder import SiteFolder, open_folder
 from site_agent.serving.serve import open_ledger
 from site_agent.store.heartbeat import last_call
 from site_agent.store.requests import RequestState
-from wardround.federation.ledger.sqlite_file import is_served
+from wardround.federation.ledger.serving_lock import is_served
 from wardround.federation.strict_toml import read_text
 from wardround.federation.trust.certificates import load_certificate, validity
 from wardround.privacy.budget.filter import epsilon_spent

@@ -21,8 +21,8 @@ from wardround.federation.question.answer import (
     Progress,
     Remaining,
 )
-from wardround.federation.question.budget_report import BudgetReport
 from wardround.federation.question.query import Query, Statistic
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.accounting.gaussian_dp import epsilon_of, mu_of

@@ -17,7 +17,7 @@ from site_agent.serving.agent import WAITING, WORKING
 from site_agent.store.heartbeat import CALLED_FILE, Heartbeat
 from tests.cli.calling import call
 from tests.screens.hostile_words import STUDY, Hospital
-from wardround.federation.ledger.sqlite_file import serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.budget.filter import Cap
 

@@ -35,8 +35,8 @@ from wardround.federation.limits import (
     name_of,
 )
 from wardround.federation.question.answer import Loss, SiteState
-from wardround.federation.question.budget_report import BudgetReport
 from wardround.federation.question.query import Statistic
+from wardround.federation.question.study_budget import BudgetReport
 
 Name = Annotated[str, name_of("a name")]
 Number = Annotated[float, Finite("a number")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Task
+from wardround.federation.plan.task import ALL_SITES, AskRequest, Declined, Failed, Pending, Released, SignedTask, Task
 from wardround.federation.question.answer import (
     Answer,
     DearerNoise,
@@ -29,9 +29,16 @@ from wardround.federation.question.answer import (
     Update,
     WhyDearer,
 )
-from wardround.federation.question.budget_report import BudgetReport, ByOverlap, SiteBudget, Spending, Statement
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.question.study_budget import (
+    BudgetReport,
+    ByOverlap,
+    SiteBudget,
+    SiteStanding,
+    Spending,
+    Statement,
+)
 from wardround.federation.study.study import Value
 from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting, Standing
@@ -207,7 +214,7 @@ def _signed(request: AskRequest, asked: AskedBy | None) -> AskRequest:
 
 questions = st.builds(
     _signed,
-    st.builds(AskRequest, _queries(plain_texts), epsilons, deltas, nonces, errors)
+    st.builds(AskRequest, _queries(plain_texts), epsilons, deltas, nonces, errors, require=st.integers(0, ALL_SITES))
     | st.builds(AskRequest, _steps(plain_texts), nonce=nonces),
     st.none() | asked_by,
 )
@@ -264,6 +271,8 @@ plain_answers = st.builds(
     st.lists(estimates, max_size=4).map(tuple),
     statements,
     dearer=dearer,
+    asked_patients=st.none() | counts,
+    lacking_patients=st.none() | counts,
 )
 
 
@@ -311,7 +320,9 @@ previews = st.builds(
     st.lists(error_costs, max_size=3).map(tuple),
 )
 site_budgets = st.lists(
-    st.builds(SiteBudget, names, losses, st.booleans()), max_size=4, unique_by=lambda site: site.name
+    st.builds(SiteBudget, names, losses, st.booleans(), st.none() | st.sampled_from(SiteStanding)),
+    max_size=4,
+    unique_by=lambda site: site.name,
 ).map(tuple)
 reports = st.builds(
     BudgetReport,
@@ -331,7 +342,7 @@ reports = st.builds(
 
 pems = st.binary(max_size=50).map(lambda raw: b"-----BEGIN THING-----\n" + raw.hex().encode())
 limits = st.builds(PublicLimits, st.lists(codes, max_size=4).map(tuple), amounts, shares, st.booleans())
-presentings = st.builds(Presenting, st.none() | limits, st.none() | entries)
+presentings = st.builds(Presenting, st.none() | limits, st.none() | entries, st.sampled_from(["", "0.1.0", "1.2rc3"]))
 standings = st.builds(Standing, heads, st.none() | entries)
 greetings = st.builds(Greeting, names, digests, counts, st.none() | standings)
 enrolments = st.builds(

@@ -15,7 +15,7 @@ from wardround.analyst.showing.documents import answer_document
 from wardround.analyst.showing.interpretation import answer_meaning, date_text
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.question.answer import Answer, Loss, PrivacyStatement, Remaining
-from wardround.federation.question.budget_report import BudgetReport, ByOverlap, SiteBudget, Spending, Statement
+from wardround.federation.question.study_budget import BudgetReport, ByOverlap, SiteBudget, Spending, Statement
 from wardround.federation.study.study import Study
 
 STUDY = study(overlap='1\ngroups = [{ sites = ["north", "west"], overlap = 2 }]')

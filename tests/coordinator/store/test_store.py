@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import coordinator.store
-from coordinator.store.answers import WrittenAnswer
+from coordinator.store.kept_answers import WrittenAnswer
 from coordinator.store.members import MemberState
 from coordinator.store.rounds import RoundState
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle

@@ -91,8 +91,11 @@ def test_a_line_says_who_asked_what_and_which_numbers_left(hospital: Hospital) -
         "purpose": "Do the old fall more?",
     }
     assert line["sql"] == MEANS
-    assert line["question"] == "mean of age and number of patients in visits, where age >= 40"
-    assert line["numbers"] == [{"of": "mean of age", "count": 2}, {"of": "number of patients", "count": 1}]
+    assert line["question"] == "mean of age and count of patients in visits, where age >= 40"
+    assert line["numbers"] == [
+        {"of": "mean of age", "count": 2, "step": 2**-25},
+        {"of": "count of patients", "count": 1, "step": 1 / 64},
+    ]
     assert line["decided_by"] is None
     (text,) = call("site", "history", hospital.folder).out.splitlines()
     assert text.startswith(f"{line['hour']}h  {plan.plan_id[:16]}  3 noised numbers")
@@ -119,7 +122,7 @@ def test_one_that_left_is_shown_in_full_with_the_numbers_that_left(hospital: Hos
     release = answers(hospital, plan)
     done = call("site", "history", hospital.folder, plan.plan_id[:12])
     assert "what left  11 noised numbers: 0, 1, 2, 3, 4, 5, 6, 7, …\n" in done.out
-    assert "11 numbers: histogram of age in 11 intervals\n" in done.out
+    assert "11 numbers, in steps of 0.0156: histogram of age in 11 intervals\n" in done.out
     assert f"asked by   ada, key {ADA.public.fingerprint}\n" in done.out
     assert "decided    automatically, by site.toml\n" in done.out
     document = call("site", "history", hospital.folder, plan.plan_id, "--json").document()

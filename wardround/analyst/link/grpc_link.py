@@ -26,7 +26,7 @@ from wardround.federation.errors import (
 )
 from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import Answer, Preview, Progress
-from wardround.federation.question.budget_report import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.strict_toml import address_fault
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study

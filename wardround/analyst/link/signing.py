@@ -14,7 +14,7 @@ from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.plan.task import AskRequest, sign_request
 from wardround.federation.question.answer import Answer, Preview, Progress
-from wardround.federation.question.budget_report import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.federation.trust.asked_by import check_purpose
 from wardround.federation.trust.identity import Identity

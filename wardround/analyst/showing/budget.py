@@ -24,7 +24,7 @@ from wardround.analyst.showing.interpretation import (
 )
 from wardround.analyst.tables.text_tables import TextTable, as_html, as_text, listed
 from wardround.federation.plain_text import escaped
-from wardround.federation.question.budget_report import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 
 if TYPE_CHECKING:

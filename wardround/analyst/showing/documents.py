@@ -24,7 +24,7 @@ from wardround.federation.question.answer import (
     Remaining,
     Shortfall,
 )
-from wardround.federation.question.budget_report import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.refusal import refusal_words
 from wardround.federation.study.study import Study, Value
 from wardround.privacy.report.posterior_beliefs import posterior_bound, worst_bits
@@ -71,6 +71,8 @@ def _sites(answer: Answer) -> dict[str, Json]:
         "missing": list(answer.missing),
         "left_out": list(answer.left_out),
     }
+    if answer.lacking_patients is not None:
+        document |= {"lacking_patients": answer.lacking_patients, "asked_patients": answer.asked_patients}
     if answer.refused:
         document["reasons"] = {site: refusal_words(code) for site, code in answer.refused}
     return document

@@ -1,4 +1,4 @@
-"""The SQLite file under every ledger, the one way to write to it, and the lock of the one process that serves it.
+"""The SQLite file under every ledger, and the one way to write to it.
 
 What `transaction` returned from is on the disk. Threads that write at the same time share one commit: each does its
 part in turn, the last of those who wait commits for all, and nobody returns before. When a write fails for another
@@ -9,11 +9,8 @@ process must stop and decide from disk.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -25,13 +22,12 @@ from wardround.federation.errors import (
     InvariantBroken,
     LedgerCorrupt,
     LedgerFull,
-    Refused,
 )
 from wardround.federation.file_faults import file_fault
 from wardround.federation.ledger.connections import Connections
 from wardround.federation.ledger.database_faults import BROKEN, fault_of, translated
 from wardround.federation.ledger.table_schema import fingerprint, make, template, versions
-from wardround.federation.private_files import create_private, open_lock
+from wardround.federation.private_files import create_private
 
 LEDGER_FILE = "ledger.sqlite"
 BUSY_SECONDS = 20.0
@@ -44,7 +40,6 @@ LEAST_SQLITE = (3, 37, 0)
 MOST_TOGETHER = 64
 """Transactions that one commit makes durable at most; the first of them waits for the last."""
 
-_LOOKS, _LOOK_SECONDS = 5, 0.02
 _OFF, _EXTRA = 0, 3
 _IN_MEMORY = 2
 
@@ -374,47 +369,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigurationMistaken(f"{path} cannot be read: {error.strerror}.") from None
-
-
-@contextlib.contextmanager
-def serving_lock(folder: Path) -> Iterator[None]:
-    """Hold `folder` for this process; `Refused` when another process serves it.
-
-    Commands beside a serving process do not take it: the database's own locks keep them apart.
-    """
-    try:
-        descriptor = open_lock(folder / "serving")
-    except OSError as error:
-        raise file_fault(str(folder), error, done="served") from None
-    try:
-        _lock(descriptor, folder)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    """Take the lock; whoever only looks whether somebody serves holds it for no longer than a moment."""
-    for _ in range(_LOOKS):
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(_LOOK_SECONDS)
-    raise Refused(f"another process is serving {folder}; stop it first.")
-
-
-def is_served(folder: Path) -> bool:
-    """Whether a process serves `folder` now."""
-    try:
-        descriptor = os.open(folder / "serving", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise file_fault(str(folder / "serving"), error) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import Step
 from wardround.federation.plan.sql_text import SUMS, condition_text, query_text, training_text
-from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query, Statistic
+from wardround.federation.question.query import Aggregate, GroupBy, Grouping, Query
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
-    """So many numbers of one kind in an answer."""
+class ReleasedNumbers:
+    """So many numbers of one kind in an answer, whole numbers that count in these steps."""
 
     of: str
     count: int
+    step: Fraction
 
 
 def sql_of(asked: Query | Step) -> str:
@@ -40,22 +42,22 @@ def words_of(form: AnswerLayout | StepLayout) -> str:
     return text if query.cohort is None else f"{text}, where {condition_text(query.cohort)}"
 
 
-def numbers_of(form: AnswerLayout | StepLayout) -> tuple[Numbers, ...]:
+def numbers_of(form: AnswerLayout | StepLayout) -> tuple[ReleasedNumbers, ...]:
     """Which numbers a release of this form holds, in their order."""
     if isinstance(form, StepLayout):
-        return (Numbers(SUMS[form.step.kind], form.dimension),)
+        return (ReleasedNumbers(SUMS[form.step.kind], form.dimension, form.grid),)
     return tuple(
-        Numbers(_listed([_aggregate(each, form) for each in part.aggregates]), part.dimension) for part in form.parts
+        ReleasedNumbers(_listed([_aggregate(each, form) for each in part.aggregates]), part.dimension, part.grid)
+        for part in form.parts
     )
 
 
 def _aggregate(aggregate: Aggregate, form: AnswerLayout) -> str:
-    if aggregate.statistic is Statistic.COUNT:
-        return "number of patients" if aggregate.column == form.table.unit_key else "number of rows"
     text = aggregate.statistic.value.replace("_", " ")
     if aggregate.level is not None:
         text += f" {aggregate.level:g}"
-    text += f" of {_listed(aggregate.columns)}"
+    columns = ["patients" if name == form.table.unit_key else name for name in aggregate.columns]
+    text += f" of {_listed(columns or ['rows'])}"
     return text if aggregate.bins is None else f"{text} in {aggregate.bins} intervals"
 
 

@@ -203,7 +203,8 @@ class DearerNoise:
 class Answer:
     """Estimates from the sites that answered, and who did not; `updates` are the answer to a step.
 
-    `left_out` answered too, with totals that no table gives, and is in none of the estimates.
+    `left_out` answered too, with totals that no table gives, and is in none of the estimates. Where a hospital is
+    lacking, `lacking_patients` of `asked_patients` are declared by those that are; None from earlier coordinators.
     """
 
     plan_id: PlanId
@@ -222,6 +223,8 @@ class Answer:
     updates: tuple[Update, ...] = ()
     left_out: Annotated[tuple[str, ...], Names("the sites that are left out")] = ()
     dearer: DearerNoise | None = None
+    asked_patients: Annotated[int, Whole("the number of patients")] | None = None
+    lacking_patients: Annotated[int, Whole("the number of patients")] | None = None
 
 
 @dataclass(frozen=True, slots=True)
