@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-large test-readers test-errors test-floods test-endurance test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
+.PHONY: help setup demo test test-all test-large test-readers test-errors test-floods test-endurance test-tampering test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
 
 BIN := .venv/bin
 # Hundreds of processes are started by tests: none should compile the source anew.
@@ -52,6 +52,10 @@ test-floods: setup  ## attack a coordinator that may have 1,024 descriptors, fro
 # each, and ONLY=31 one of them alone.
 test-endurance: setup  ## 200 schedules each of kills, failing files, network faults and clock jumps, on whole federations
 	@$(BIN)/pytest -q -s -n $(WORKERS) --dist worksteal -m slow tests/endurance/schedules $(ARGS)
+
+# Ten minutes; prints seeds and figures. ARGS="-k part3" or ARGS="-k every" runs a part.
+test-tampering: setup  ## change every column of a busy federation's ledgers and flip 10,000 bits: verify finds it all
+	@$(BIN)/pytest -q -s -m "slow or not slow" tests/federation/ledger/tampering $(ARGS)
 
 # A minute and a half; ARGS="-k noise" tries some of them.
 test-mutants: setup  ## break thirty promises, one at a time, and see a test fail for each

@@ -64,6 +64,7 @@ def served_ledger(folder: CoordinatorFolder) -> Ledger:
     ledger = open_ledger(folder.path, study=folder.study(), identity=folder.identity())
     refuse_to_serve_older(ledger)
     ledger.rounds.rewrite_messages(stored_plan)
+    ledger.attest_rows()
     return ledger
 
 

@@ -20,6 +20,7 @@ from coordinator.store.tasks import TaskStore
 from coordinator.store.trainings import TrainingStore
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.ledger import accounts, chain
+from wardround.federation.ledger.attesting import FROM_THE_BEGINNING, attest_rows
 from wardround.federation.ledger.entry_body import cap_body, decode_body, text_in
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Durability, lost
 from wardround.federation.study.study import Study
@@ -125,7 +126,7 @@ CREATE TABLE invitations (
 
 SCHEMA = chain.SCHEMA + accounts.SCHEMA + _OWN
 
-LATER = """
+_LATER = """
 -- a training that has begun, by what its rounds have in common whoever takes part, with those who do
 CREATE TABLE IF NOT EXISTS trainings (
     lineage      TEXT PRIMARY KEY,
@@ -227,7 +228,21 @@ CREATE TABLE IF NOT EXISTS required (
     sites   INTEGER NOT NULL CHECK (sites >= 0)
 ) STRICT, WITHOUT ROWID;
 """
+
+LATER = _LATER + chain.LATER
 """What ledgers of before gain when they are opened."""
+
+_TAKEN_OVER = {
+    "analysts": "SELECT name, state FROM analysts",
+    "tls_keys": "SELECT name, key_hash FROM tls_keys",
+    "invitations": "SELECT secret_hash, site, expires, used_by FROM invitations",
+    "accounts": "SELECT account, cap_mu_squared, cap_pure, cap_slack FROM accounts",
+    "rounds": "SELECT plan_id, analyst, epsilon, delta, state FROM rounds",
+    "tasks": "SELECT plan_id, site, opened_after, state = 'missing' FROM tasks",
+    "places": "SELECT site, sequence, digest FROM places",
+    "site_entries": "SELECT site, sequence, digest FROM site_entries",
+}
+"""What entries of earlier versions do not say of these tables."""
 
 
 STUDY_ACCOUNT = "study"
@@ -257,6 +272,10 @@ class Ledger:
         with self.database.reading():
             yield
 
+    def attest_rows(self) -> None:
+        """Sign what an earlier version wrote into tables and into no entry."""
+        attest_rows(self.database, self.identity, _TAKEN_OVER)
+
     def close(self) -> None:
         self.database.close()
 
@@ -267,7 +286,7 @@ def begin_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Dur
     with database.transaction() as connection:
         if chain.entry_at(connection, 1) is None:
             opened = {"role": "coordinator", "name": study.name, "study_hash": study.study_hash}
-            chain.append(connection, identity, kind="opened", body={**opened, "key": identity.public.key})
+            chain.begin(connection, identity, {**opened, "key": identity.public.key}, later=FROM_THE_BEGINNING)
             chain.append(connection, identity, kind="capped", body=cap_body(STUDY_ACCOUNT, study.cap))
     return _own(database, study, identity)
 

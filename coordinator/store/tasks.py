@@ -27,9 +27,11 @@ class OpeningRound:
     _plan: Plan
     _left_out: frozenset[str]
     _connection: sqlite3.Connection
+    _identity: Identity
 
     def open(self, *, at: float, now: float) -> None:
         """One task for each participant that is asked; whoever was missing is asked again."""
+        chain.append(self._connection, self._identity, kind="asked_again", body={"plan_id": self._plan.plan_id})
         open_tasks(self._connection, self._plan, left_out=self._left_out, at=at, now=now)
 
 
@@ -96,7 +98,7 @@ class TaskStore:
         """Looking where a round stands and opening its tasks, in one transaction."""
         with self._database.transaction() as connection:
             left_out = frozenset(self._trainings.left_out(plan.plan_id))
-            yield OpeningRound(self._rounds.standing(plan.plan_id), plan, left_out, connection)
+            yield OpeningRound(self._rounds.standing(plan.plan_id), plan, left_out, connection, self._identity)
 
     @contextmanager
     def settling(self, plan_id: str) -> Iterator[SettlingRound]:

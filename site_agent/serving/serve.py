@@ -47,6 +47,7 @@ def open_ledger(path: Path) -> Iterator[SiteLedger]:
 def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agent:
     """The agent of this folder over gRPC; what an earlier version left in its ledger is rewritten first."""
     ledger.rewrite_messages(stored_task)
+    ledger.attest_rows()
     configuration, study = folder.configuration(), folder.study()
     ledger.set_cap(configuration.policy.cap)
     within, text = spending(ledger.spent(), configuration.policy.cap)

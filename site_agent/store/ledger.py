@@ -41,6 +41,7 @@ from wardround.federation.errors import (
 )
 from wardround.federation.forms.release import Release
 from wardround.federation.ledger import accounts, chain, site_tables
+from wardround.federation.ledger.attesting import FROM_THE_BEGINNING, attest_rows
 from wardround.federation.ledger.entry_body import Plain, asked_body, cap_body, cap_in, decode_body, newer, text_in
 from wardround.federation.ledger.rewriting import Read, rewrite
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Durability, lost
@@ -119,7 +120,7 @@ class SiteLedger:
         }
         database = Database(path, schema=site_tables.SCHEMA, later=site_tables.LATER, keeping=keeping)
         with database.transaction() as connection:
-            ours = chain.begin(connection, identity, body)
+            ours = chain.begin(connection, identity, body, later=FROM_THE_BEGINNING)
         if not ours:
             database.close()
             raise ConfigurationMistaken(f"{path} is already the ledger of another site, study or key.")
@@ -293,11 +294,19 @@ class SiteLedger:
         asked_on = self._today().isoformat()
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
+            plan_id = signed.task.plan.plan_id
+            if charges.is_paid(connection, plan_id) or outbox.find(connection, plan_id) is not None:
+                # Answered meanwhile, so nobody is to decide; who asks again is given that answer.
+                return requests.state(connection, plan_id)
             return requests.hold(connection, self._identity, signed, summary=summary, asked_on=asked_on)
 
     def rewrite_messages(self, read: Read) -> None:
         """Bring requests that an earlier version stored as messages into canonical form; `read` reads one."""
         rewrite(self._database, requests.TASKS, read)
+
+    def attest_rows(self) -> None:
+        """Sign what an earlier version wrote into tables and into no entry."""
+        attest_rows(self._database, self._identity, site_tables.TAKEN_OVER)
 
     def requests(self) -> list[Request]:
         """Every plan that ever waited for a steward, oldest first."""

@@ -23,6 +23,7 @@ from wardround.federation.ledger.accounts import Balance
 from wardround.federation.ledger.entry_body import decode_body, text_in
 from wardround.federation.ledger.sqlite_file import BUSY_SECONDS, LEDGER_FILE, lost
 from wardround.federation.ledger.verify.askings import StoredAsking, stored_asking
+from wardround.federation.ledger.verify.stored_rows import Row, Rows, read_rows
 from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import read_text
 from wardround.federation.study.study_file import parse_study
@@ -58,7 +59,7 @@ class Store:
     `closed` are the entries that closed a table, by its name, and none likewise. Who asked is by plan in `askings`, and
     at a coordinator what for (analyst, ε, δ) in `terms`; `pins` are the analysts' keys that a site knows, with their
     entries, `requests` the plans that waited for a steward, with state and date, and `decisions` the entries by which
-    one decided. `refused_on` are the dates of refusals.
+    one decided. `refused_on` are the dates of refusals, `others` the rows that are compared as they are.
     """
 
     accounts: Mapping[str, Balance]
@@ -75,6 +76,15 @@ class Store:
     requests: _Requests = field(default_factory=dict)
     decisions: Mapping[str, int] = field(default_factory=dict)
     refused_on: Mapping[str, str] = field(default_factory=dict)
+    others: Rows = field(default_factory=dict)
+
+    def rows(self, table: str) -> Mapping[Row, Row]:
+        """The rows of a table by their keys; none where there is no such table."""
+        return self.others.get(table, {})
+
+    def named(self, table: str) -> dict[str, Row]:
+        """The same, of a table whose key is one text."""
+        return {str(key[0]): row for key, row in self.rows(table).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +185,7 @@ def _store(connection: sqlite3.Connection) -> Store:
             releases[plan_id, site] = _stored(plan_id, sequence, bytes(payload))
         answers = _answers(connection, tables)
     first = Store(accounts.balances(connection), charges, refusals, releases, receipts, answers, steps, closed)
-    return _with_askings(connection, tables, first)
+    return _with_askings(connection, tables, replace(first, others=read_rows(connection, tables)))
 
 
 def _answers(connection: sqlite3.Connection, tables: set[str]) -> dict[str, str]:
