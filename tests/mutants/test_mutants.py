@@ -14,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutants import MUTANTS, Mutant
+from tests.mutants import mutants
+from tests.mutants.durability import DURABILITY
+from tests.mutants.mutants import Mutant
 
+MUTANTS = mutants.MUTANTS | DURABILITY
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("wardround", "protos", "coordinator", "site_agent")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "folders", "*.json")
@@ -41,8 +44,10 @@ def test_a_mutant_fits_the_source(name: str) -> None:
         assert (ROOT / test).is_file(), test
 
 
-def test_there_are_thirty() -> None:
-    assert len(MUTANTS) >= 30
+def test_there_are_sixty() -> None:
+    assert len(mutants.MUTANTS) >= 30
+    assert len(DURABILITY) >= 25
+    assert len(MUTANTS) == len(mutants.MUTANTS) + len(DURABILITY)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.endurance.seeds import say
+
 _EVERY_SECONDS = 2.0
+_LOOKS_TO_TELL = 15
 
 
 @dataclass
@@ -47,6 +50,8 @@ def sampling(processes: Mapping[str, int], work: Callable[[], int]) -> Iterator[
     def run() -> None:
         while not ending.wait(_EVERY_SECONDS):
             samples.look(processes, work())
+            if len(samples.work) % _LOOKS_TO_TELL == 0:
+                say(f"  {samples.work[-1]} releases, after {len(samples.work) * _EVERY_SECONDS:.0f} s and more")
 
     thread = threading.Thread(target=run, name="sampling")
     thread.start()
