@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("wardround", "protos", "coordinator", "site_agent")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "folders", "*.json")
 FAILED = 1
+_SECONDS = 300.0
 
 
 def sources(root: Path) -> list[Path]:
@@ -65,7 +66,12 @@ def run(tree: Path, tests: tuple[str, ...]) -> int:
     words = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *tests]
     # Two mutants of a line may have its length and its second: what one was compiled to must not run as the other.
     surroundings = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(words, cwd=tree, env=surroundings, capture_output=True, check=False).returncode
+    try:
+        done = subprocess.run(words, cwd=tree, env=surroundings, capture_output=True, check=False, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        # What waits for ever does not pass.
+        return FAILED
+    return done.returncode
 
 
 @pytest.mark.slow

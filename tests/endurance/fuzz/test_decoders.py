@@ -40,7 +40,7 @@ def run(conversation: Conversation, *, count: int, words: int) -> None:
 
 def test_a_few_mutated_messages_are_a_word_or_malformed() -> None:
     for conversation in CONVERSATIONS:
-        run(conversation, count=100, words=5)
+        run(conversation, count=60, words=3)
 
 
 @pytest.mark.slow
