@@ -113,13 +113,6 @@ DURABILITY: Mapping[str, Mutant] = {
         "            raise\n        pause(ROOM_SECONDS)\n",
         DISKS,
     ),
-    "a reading that is begun again is not counted": mutant(
-        "            self.ledger.tables.begin_again(plan.plan_id, form.table.name)\n",
-        "",
-        "tests/site_agent/closing/test_failures_close.py",
-        "tests/site_agent/closing/test_lost_connections.py",
-        "tests/site_agent/closing/test_unforeseen_failures.py",
-    ),
     "a shared account is not charged first": mutant(
         "        self.shared.spend(charge)\n        try:\n", "        try:\n", SHARED
     ),
