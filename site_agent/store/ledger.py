@@ -295,7 +295,7 @@ class SiteLedger:
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
             plan_id = signed.task.plan.plan_id
-            if charges.is_paid(connection, plan_id) or outbox.find(connection, plan_id) is not None:
+            if charges.is_paid(connection, plan_id) or outbox.is_refused(connection, plan_id):
                 # Answered meanwhile, so nobody is to decide; who asks again is given that answer.
                 return requests.state(connection, plan_id)
             return requests.hold(connection, self._identity, signed, summary=summary, asked_on=asked_on)

@@ -6,6 +6,7 @@ Beside `check_ledgers` of the stage, which verifies every folder and compares wh
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +27,7 @@ class Oracle:
     """The folders of one federation, and what was once seen of them that may never change."""
 
     federation: Federation
+    patients: Mapping[str, int] = field(default_factory=lambda: COUNTS)
     releases: dict[tuple[str, str], bytes] = field(default_factory=dict)
     answers: dict[str, Json] = field(default_factory=dict)
 
@@ -66,12 +68,12 @@ class Oracle:
             assert self.releases.setdefault((name, str(plan_id)), payload) == payload, (name, plan_id)
             values = decode_release(payload).values
             if values.size > 1:
-                assert not np.array_equal(values, ages(name)), f"{name} released {plan_id} without noise"
+                assert not np.array_equal(values, ages(self.patients[name])), f"{name} released {plan_id} without noise"
         assert {plan_id for site, plan_id in self.releases if site == name} <= {str(plan_id) for plan_id, _ in kept}
         return [str(plan_id) for plan_id, _ in kept]
 
 
-def ages(name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """What `AGES` counts in one hospital, in increments of its grid: the release that nobody may ever see."""
-    found = np.histogram([30 + patient % 50 for patient in range(COUNTS[name])], bins=20, range=(0, 110))[0]
+def ages(patients: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """What `AGES` counts in a hospital of so many patients, in increments of its grid."""
+    found = np.histogram([30 + patient % 50 for patient in range(patients)], bins=20, range=(0, 110))[0]
     return found.astype(np.int64) * _INCREMENTS

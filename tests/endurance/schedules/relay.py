@@ -98,6 +98,12 @@ class Relay:
         for way in ways:
             way.reset()
 
+    def fall_silent(self) -> None:
+        """What is open now carries nothing more in either direction, and nobody is ever told."""
+        with self._guard:
+            for way in self._ways:
+                way.deaf.update((True, False))
+
     def heal(self) -> None:
         """No more faults; what is silent by now is reset."""
         with self._guard:

@@ -106,7 +106,7 @@ def test_a_site_takes_no_certificate_from_a_clock_that_is_wrong(
     question = Question(PATIENTS, "00", SHARP, 111)
     for days in (-1.0, 1.0):
         federation.walls.wrong[COORDINATOR] = days * 86_400.0
-        eventually(lambda: UNFIT in caplog.text, what="a site is offered a certificate that is not valid")
+        eventually(lambda: UNFIT in caplog.text, what="an unfit certificate", seconds=60.0)
         caplog.clear()
         federation.walls.wrong.clear()
         federation.restart_coordinator()

@@ -146,3 +146,16 @@ def test_schedules_of_network_faults_break_no_invariant(
     if "ONLY" not in os.environ:
         assert {call for call, _ in done} == calls
         assert {fault for _, fault in done} == set(Fault)
+
+
+@pytest.mark.slow
+def test_connections_that_fall_silent_for_good_are_given_up_within_two_minutes(tmp_path: Path) -> None:
+    # Nothing is hurried here: it is the heartbeat that finds out.
+    federation = FaultyFederation(tmp_path / "federation", {})
+    for question in (Question("ada", AGES, "01"), Question("ada", AGES, "02")):
+        assert ask(federation, question, limit_seconds=120.0)
+        for relay in federation.relays.values():
+            relay.fall_silent()
+    assert ask(federation, Question("bob", AGES, "03"), limit_seconds=120.0)
+    federation.close()
+    federation.oracle.check()

@@ -32,6 +32,8 @@ SCHEMAS = {
 PROOFS = {"lacking"}
 # It can have one value only.
 FIXED = {"chain_end.row"}
+# A busy federation has no answer that is long enough: tests/coordinator/rounds/test_long_answers.py changes them.
+LONG_ANSWERS = {"answer_pages.plan_id", "answer_pages.number", "answer_pages.page"}
 FLIPS, PARTS = 10_000, 10
 
 
@@ -103,7 +105,7 @@ def test_every_column_is_attested_or_a_hint(kept: dict[str, Kept], tmp_path: Pat
         whole = {hint.table for hint in HINTS if hint.role == role and not hint.column and not hint.only_missing}
         rest = {
             column
-            for column in columns(role, tmp_path) - found - FIXED
+            for column in columns(role, tmp_path) - found - FIXED - LONG_ANSWERS
             if column not in hints and column.partition(".")[0] not in whole | PROOFS
         }
         assert rest == set(), "neither changed in this test nor a hint"

@@ -52,6 +52,12 @@ HINTS = (
         "where a site says it is before its answer arrives: it is asked all the same",
         among=("open", "pending", "failed"),
     ),
+    Hint(
+        "coordinator",
+        "required",
+        "",
+        "of how many hospitals an answer must be, for whoever asked it so; the analyst's own program looks again",
+    ),
     Hint("coordinator", "windows", "", "until when a round waits for its sites"),
     Hint("coordinator", "served", "", "for how long coordinators have served the folder, for those deadlines"),
     Hint(
