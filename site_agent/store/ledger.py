@@ -291,10 +291,9 @@ class SiteLedger:
 
     def hold(self, signed: SignedTask, *, summary: str) -> RequestState:
         """Keep a task until a data steward decides, and say what was decided; nothing is spent."""
-        asked_on = self._today().isoformat()
+        plan_id, asked_on = signed.task.plan.plan_id, self._today().isoformat()
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
-            plan_id = signed.task.plan.plan_id
             if charges.is_paid(connection, plan_id) or outbox.is_refused(connection, plan_id):
                 # Answered meanwhile, so nobody is to decide; who asks again is given that answer.
                 return requests.state(connection, plan_id)
