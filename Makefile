@@ -66,7 +66,7 @@ fuzz: setup  ## a million mutated messages against every decoder and every call 
 test-load: setup  ## 200 agents, 50 analysts and 20,000 releases over loopback
 	@$(BIN)/pytest -q -s -m slow -o faulthandler_timeout=0 tests/endurance/load $(ARGS)
 
-# Four minutes; ARGS="-k noise" tries some of them.
+# Eight minutes; ARGS="-k noise" tries some of them.
 test-mutants: setup  ## break sixty promises, one at a time, and see a test fail for each
 	@$(BIN)/pytest -q -s -m slow tests/mutants $(ARGS)
 

@@ -100,11 +100,6 @@ DURABILITY: Mapping[str, Mutant] = {
         SITE_LEDGER,
         "tests/federation/ledger/test_freezing.py",
     ),
-    "an agent outlives a broken ledger": mutant(
-        "        except InvariantBroken:\n            raise\n        except FederationError as error:\n",
-        "        except FederationError as error:\n",
-        AGENT,
-    ),
     "what finds no room is read anew": mutant(
         "            self._unkept[release.plan_id] = release\n", "", DISKS
     ),

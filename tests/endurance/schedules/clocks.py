@@ -63,7 +63,7 @@ class ClockedFederation:
     """A coordinator and three sites, with walls."""
 
     def __init__(self, folder: Path, walls: Walls) -> None:
-        self.walls = walls
+        self.walls, self.closed = walls, False
         self.stage = found(folder, Terms())
         self.oracle = Oracle(self.stage)
         self.coordinator = self._served()
@@ -83,6 +83,7 @@ class ClockedFederation:
         return ended
 
     def close(self) -> None:
+        self.closed = True
         for site in self.sites.values():
             site.stop()
         self.coordinator.stop()

@@ -64,6 +64,7 @@ class FaultyFederation:
     """A coordinator, three sites and two analysts, with a relay before each of these five."""
 
     def __init__(self, folder: Path, relays: dict[int, Relay]) -> None:
+        self.closed = False
         self.stage = found(folder, Terms(), analysts=ANALYSTS)
         self.oracle = Oracle(self.stage)
         self.coordinator = ServedCoordinator(self.stage.consortium)
@@ -95,6 +96,7 @@ class FaultyFederation:
         return sum((relay.done for relay in self.relays.values()), Counter())
 
     def close(self) -> None:
+        self.closed = True
         ending: list[Callable[[], None]] = [client.close for client in self.analysts.values()]
         ending += [self.heal, *(site.stop for site in self.sites.values()), self.coordinator.stop]
         for end in (*ending, *(relay.close for relay in self.relays.values())):

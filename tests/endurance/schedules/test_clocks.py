@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,10 +81,19 @@ def run(federation: ClockedFederation, chance: random.Random) -> Counter[str]:
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], ClockedFederation]:
-    walls = Walls()
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], ClockedFederation]]:
+    walls, made = Walls(), list[ClockedFederation]()
     walls.hang(monkeypatch)
-    return lambda: ClockedFederation(tmp_path / "federation", walls)
+
+    def make_one() -> ClockedFederation:
+        made.append(ClockedFederation(tmp_path / "federation", walls))
+        return made[-1]
+
+    yield make_one
+    # Left by a test that failed: its threads would keep the process from ending.
+    for federation in made:
+        if not federation.closed:
+            federation.close()
 
 
 def run_all(make: Callable[[], ClockedFederation], *, first: int = 0, count: int) -> None:

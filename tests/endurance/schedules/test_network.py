@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,10 +94,20 @@ def look(federation: FaultyFederation, name: str) -> None:
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], FaultyFederation]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], FaultyFederation]]:
     relays: dict[int, Relay] = {}
+    made: list[FaultyFederation] = []
     hurry(monkeypatch, relays)
-    return lambda number: FaultyFederation(tmp_path / str(number), relays)
+
+    def make_one(number: int) -> FaultyFederation:
+        made.append(FaultyFederation(tmp_path / str(number), relays))
+        return made[-1]
+
+    yield make_one
+    # Left by a test that failed: its threads would keep the process from ending.
+    for federation in made:
+        if not federation.closed:
+            federation.close()
 
 
 def run_all(make: Callable[[int], FaultyFederation], *, first: int = 0, count: int) -> Counter[tuple[str, Fault]]:
