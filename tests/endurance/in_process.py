@@ -13,6 +13,7 @@ import grpc
 
 from coordinator.clock import Clock, RealClock
 from coordinator.members.folder import open_folder as open_coordinator
+from coordinator.members.presence import Presence
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.serving.analyst_service import AnalystService
 from coordinator.serving.serve import served_ledger
@@ -51,7 +52,9 @@ class ServedCoordinator:
     def __post_init__(self) -> None:
         self.folder = open_coordinator(self.path)
         self.turns = Turns(names=self.names)
-        self.coordinator = Coordinator(served_ledger(self.folder), clock=self.clock(self.turns.aside))
+        self.presence = Presence()
+        ledger, clock = served_ledger(self.folder), self.clock(self.turns.aside)
+        self.coordinator = Coordinator(ledger, clock=clock, presence=self.presence)
         self._serving = self._listen()
         self.coordinator.resume()
 
@@ -61,7 +64,7 @@ class ServedCoordinator:
 
     def _listen(self) -> Serving:
         authority, room = self.folder.authority(), waiting_room_for(self.turns)
-        site = SiteService(self.coordinator, authority, PieceStore(self.path / "pieces"), room, LIFE)
+        site = SiteService(self.coordinator, authority, PieceStore(self.path / "pieces"), room, LIFE, self.presence)
         analyst = AnalystService(self.coordinator, self.folder.study_text(), room)
 
         def register(service: grpc.Server) -> None:

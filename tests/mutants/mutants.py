@@ -90,7 +90,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "another key is as good as the known one": mutant("in (None, asked_by.key.key)\n", "is not ...\n", ASKING),
     "whoever is said to ask last asked": mutant(
-        "    return otherwise if row is None else _decoded(row[0])\n", "    return otherwise\n", ASKING
+        "    return otherwise if row is None else decoded(row[0])\n", "    return otherwise\n", ASKING
     ),
     "what fails leaves its table open": mutant(
         "        self._close(form.table, before)\n", "", "tests/site_agent/closing/test_failures_close.py"

@@ -13,7 +13,8 @@ import pytest
 from coordinator.accounts.accounting import question_of
 from coordinator.planning.plans import planned_again, plans_for
 from coordinator.rounds import round as line
-from coordinator.store.rounds import AnswerStore, Question
+from coordinator.store.kept_answers import AnswerStore
+from coordinator.store.rounds import Question
 from coordinator.store.trainings import Due
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
 from wardround.federation.errors import PlanRefused
