@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.fixtures.prepared_python import PreparedPython
+from tests.integration import stage
 from tests.integration.building import build, move_to_own_ports
 from tests.integration.stage import Federation, closing
 from tests.integration.terms import Terms
 
 Make = Callable[..., Federation]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One-off commands begin with the project imported; what serves is started as everywhere."""
+    prepared = PreparedPython(tmp_path_factory.mktemp("prepared"), dict(os.environ))
+    stage.PREPARED.append(prepared.bin)
+    yield
+    stage.PREPARED.clear()
+    prepared.close()
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,10 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "wardround", *map(str, words)]
 
 
+# The programs that one-off commands are run by: forked from a process that has imported the project, once there is one.
+PREPARED: list[Path] = []
+
+
 def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
@@ -146,9 +150,8 @@ class Federation:
 
     def run(self, *words: object) -> Done:
         """One command to its end."""
-        done = subprocess.run(
-            command(*words), cwd=self.folder, capture_output=True, check=False, timeout=2 * PATIENCE_SECONDS
-        )
+        line = [str(PREPARED[0] / "wardround"), *map(str, words)] if PREPARED else command(*words)
+        done = subprocess.run(line, cwd=self.folder, capture_output=True, check=False, timeout=2 * PATIENCE_SECONDS)
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def spawn(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.exploring import examples
 from tests.simulation.faulty_links import TRUTH, Fault, Oracle
 from wardround.analyst.showing.result import Result
 from wardround.federation.errors import TooFewSites
@@ -94,7 +95,7 @@ SCHEDULES = st.dictionaries(
 
 
 @given(SCHEDULES)
-@settings(max_examples=60)
+@settings(max_examples=examples(25, 60))
 def test_any_schedule_of_faults_keeps_every_invariant(schedules: dict[str, dict[int, Fault]]) -> None:
     with TemporaryDirectory() as folder:
         oracle = Oracle(Path(folder), schedules)

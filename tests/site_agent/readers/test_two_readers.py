@@ -23,6 +23,7 @@ from site_agent.reading.sources.files.csv_substitutes import SubstitutedText, is
 from site_agent.reading.sources.files.file_readers import csv_reader, parquet_reader
 from site_agent.reading.sources.files.file_soundness import Reading
 from site_agent.reading.sources.files.thrift_compact import decoded, encoded
+from tests.fixtures.exploring import examples
 
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
 LETTERS = some.sampled_from(["a", '"', '""', ",", ";", "\n", "\r\n", "\r", " ", "ü", "\x00", "\x1a", "'", "\\", "#"])
@@ -142,7 +143,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-@settings(SAME_FOLDER, max_examples=40)
+@settings(SAME_FOLDER, max_examples=examples(10, 40))
 @given(draw=some.data())
 def test_both_readers_of_parquet_hand_out_the_same(tmp_path: Path, draw: some.DataObject) -> None:
     size = draw.draw(some.integers(0, 30))

@@ -37,6 +37,21 @@ EVERY = pytest.mark.parametrize(
         for statistic in Statistic
     ],
 )
+# In `make test` from a file and from a database whose statements are others; the rest in `make test-all`.
+TWO_SOURCES = ("csv", "postgresql")
+EVERY_OF_TWO = pytest.mark.parametrize(
+    ("statistic", "source"),
+    [
+        pytest.param(
+            statistic,
+            source,
+            id=f"{statistic.value}-{source}",
+            marks=() if source in TWO_SOURCES else pytest.mark.slow,
+        )
+        for source in SOURCES
+        for statistic in Statistic
+    ],
+)
 WHOLE, VALUE = "whole", "by value"
 
 
@@ -121,7 +136,7 @@ def test_many_patients_within_the_norms(statistic: Statistic, source: str, opene
         one_patient(statistic, source, opened, scene=scene, most=3)
 
 
-@EVERY
+@EVERY_OF_TWO
 def test_one_event_within_the_norms(statistic: Statistic, source: str, opened: Open) -> None:
     study = agreed(unit="event", rows=1, groups=1)
     draw = random.Random(statistic.value)
