@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import grpc
 
@@ -16,7 +16,7 @@ from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub
 from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceStub
 from protos._generated.site_service_pb2_grpc import SiteServiceStub
 from protos.channels import MAX_MESSAGE_BYTES
-from protos.chunked_release import CALL_SECONDS, submit
+from protos.chunked_release import CALL_SECONDS, recall, submit
 from protos.pages import Page, Watched, joined, read_watched
 from protos.statuses import call
 from protos.words import (
@@ -32,6 +32,7 @@ from protos.words import (
     POLL,
     PRESENTING,
     PREVIEWED,
+    REJOINING,
     RENEWAL,
     RENEWED,
     REPORT,
@@ -45,10 +46,11 @@ from protos.words import (
 )
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.limits import refuse
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, BudgetReport, Estimate, Preview, Progress
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting
-from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.public_limits import PublicSite
 
 # How much longer than its wait a long poll may take.
@@ -79,6 +81,13 @@ class SiteCalls:
         """Show entries of our own ledger, in order, as many at once as a message takes."""
         for page in _pages(chain):
             call(self._stub.ShowChain, SHOWN.write(page), deadline_seconds=self._deadline)
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        """Show our ledger up to `head`, and remind the coordinator of every plan that it may have forgotten."""
+        self.show(chain)
+        for each in recalled:
+            recall(self._stub, each, deadline_seconds=self._deadline)
+        call(self._stub.Rejoin, REJOINING.write(head), deadline_seconds=self._deadline)
 
     def claim(
         self, *, wait_seconds: float, receipt: Entry | None = None, pause: Pause = time.sleep

@@ -31,10 +31,11 @@ from protos.cohorts import BY_HAND
 from wardround.federation import canonical
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.ledger.rewriting import Rewritten
-from wardround.federation.limits import NAME, Counted, Form, Many, Names, Pem, PlanId, Text, Whole, refuse
+from wardround.federation.limits import NAME, Counted, Form, Many, Names, Needed, Pem, PlanId, Text, Whole, refuse
 from wardround.federation.models.training import Stage, Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, SignedTask
 from wardround.federation.question.answer import (
     MAX_ESTIMATES,
@@ -149,6 +150,9 @@ PRESENTING = WORDS.record(Presenting, site.GreetRequest)
 GREETING = WORDS.record(Greeting, site.GreetReply)
 _CHAIN = Annotated[tuple[Entry, ...], Many("too many entries are shown at once.", MAX_SHOWN)]
 SHOWN: Record[tuple[Entry, ...], site.ShowChainRequest] = WORDS.alone(_CHAIN, site.ShowChainRequest)
+RECALLED = WORDS.record(Recalled, site.Recalled, beside=("answer",))
+_REACHED = Annotated[Head, Needed("a place is missing.")]
+REJOINING: Record[Head, site.RejoinRequest] = WORDS.alone(_REACHED, site.RejoinRequest)
 POLL = WORDS.record(Poll, site.ClaimTaskRequest, names={"wait_seconds": "wait_milliseconds"})
 CLAIM = WORDS.record(Claim, site.ClaimTaskReply, names={"pause_seconds": "pause_milliseconds"})
 RECEIPT: Record[Entry | None, site.SubmitReleaseReply] = WORDS.alone(Entry | None, site.SubmitReleaseReply)

@@ -18,10 +18,11 @@ from coordinator.planning.plans import loss_of, planned_again
 from coordinator.rounds.combining import combine_releases, impossible
 from coordinator.rounds.dispatch import Dispatch, round_key, site_key
 from coordinator.rounds.open_rounds import SHARE_FOR_THE_AWAY, OpenRound, OpenRounds, Window
+from coordinator.rounds.rejoining import LOST
 from coordinator.rounds.stored_answers import StoredAnswer, encode_answer
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question, RoundState
-from wardround.federation.errors import FederationError, TooFewSites, Unavailable
+from wardround.federation.errors import FederationError, PlanRefused, TooFewSites, Unavailable
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release, decode_release
 from wardround.federation.forms.totals import NoiseSetting
@@ -229,6 +230,8 @@ class Round:
 
 def ended_without_answer(ledger: Ledger, plan_id: str) -> FederationError:
     """Why a round that is not open has no answer, as far as the ledger knows."""
+    if ledger.recovery.is_lost(plan_id, ""):
+        return PlanRefused(LOST)
     outcome = ledger.rounds.standing(plan_id).outcome
     if outcome is not None and len(outcome.answered) < ledger.study.min_sites:
         return too_few(outcome, ledger.study)

@@ -12,11 +12,11 @@ from coordinator.members.roster import authorize
 from coordinator.rounds.coordinator import Coordinator
 from protos._generated import site_service_pb2 as pb
 from protos._generated.site_service_pb2_grpc import SiteServiceServicer
-from protos.chunked_release import CHUNK, read_submission
+from protos.chunked_release import CHUNK, read_recalled, read_submission
 from protos.pieces import PieceStore
 from protos.serving import WaitingRoom
 from protos.tls import caller_certificate
-from protos.words import CLAIM, GREETING, POLL, PRESENTING, RECEIPT, RENEWAL, RENEWED, SHOWN, Claim
+from protos.words import CLAIM, GREETING, POLL, PRESENTING, RECEIPT, REJOINING, RENEWAL, RENEWED, SHOWN, Claim
 from wardround.federation.errors import NotAuthorized
 from wardround.federation.trust.certificates import Role, holder, request_key, tls_key_hash
 from wardround.federation.trust.enrolment import Greeting
@@ -48,6 +48,17 @@ class SiteService(SiteServiceServicer):
         """Keep what the caller shows of its own ledger."""
         self.coordinator.show(self._site(context), SHOWN.read(request))
         return pb.ShowChainReply()
+
+    def Recall(self, request: pb.RecallRequest, context: grpc.ServicerContext) -> pb.RecallReply:
+        """Import what the caller knows of a plan."""
+        site = self._site(context)
+        self.coordinator.recall(site, read_recalled(request, self.pieces.of(site)))
+        return pb.RecallReply()
+
+    def Rejoin(self, request: pb.RejoinRequest, context: grpc.ServicerContext) -> pb.RejoinReply:
+        """Take the caller back, who has shown all of its ledger."""
+        self.coordinator.rejoin(self._site(context), REJOINING.read(request))
+        return pb.RejoinReply()
 
     def ClaimTask(self, request: pb.ClaimTaskRequest, context: grpc.ServicerContext) -> pb.ClaimTaskReply:
         """Wait for an open task of the caller and hand it out."""

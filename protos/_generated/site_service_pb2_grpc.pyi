@@ -43,6 +43,15 @@ class SiteServiceStub:
     """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
     known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
     """
+    Recall: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.RecallRequest, _site_service_pb2.RecallReply]
+    """Reminds a coordinator that came back from a backup of one plan: that the caller charged, held or refused it, what
+    it answered, and the coordinator's own receipt. May be repeated. Decides that the plan is charged at the caller as
+    the caller's ledger says. Once the caller has rejoined it decides nothing.
+    """
+    Rejoin: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.RejoinRequest, _site_service_pb2.RejoinReply]
+    """Says that the caller has shown its ledger up to this place and recalled every plan in it. May be repeated. Decides
+    that the caller takes part again, and once all do whom the coordinator waits for, that it serves again.
+    """
     ClaimTask: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.ClaimTaskRequest, _site_service_pb2.ClaimTaskReply]
     """Waits for an open task of this site, up to 20 s, and hands it out. May be repeated: an open task is
     handed out again until an answer is stored. Decides nothing: a claim reserves and charges nothing. Of the newest
@@ -74,6 +83,15 @@ class SiteServiceAsyncStub(SiteServiceStub):
     ShowChain: _aio.UnaryUnaryMultiCallable[_site_service_pb2.ShowChainRequest, _site_service_pb2.ShowChainReply]  # type: ignore[assignment]
     """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
     known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
+    """
+    Recall: _aio.UnaryUnaryMultiCallable[_site_service_pb2.RecallRequest, _site_service_pb2.RecallReply]  # type: ignore[assignment]
+    """Reminds a coordinator that came back from a backup of one plan: that the caller charged, held or refused it, what
+    it answered, and the coordinator's own receipt. May be repeated. Decides that the plan is charged at the caller as
+    the caller's ledger says. Once the caller has rejoined it decides nothing.
+    """
+    Rejoin: _aio.UnaryUnaryMultiCallable[_site_service_pb2.RejoinRequest, _site_service_pb2.RejoinReply]  # type: ignore[assignment]
+    """Says that the caller has shown its ledger up to this place and recalled every plan in it. May be repeated. Decides
+    that the caller takes part again, and once all do whom the coordinator waits for, that it serves again.
     """
     ClaimTask: _aio.UnaryUnaryMultiCallable[_site_service_pb2.ClaimTaskRequest, _site_service_pb2.ClaimTaskReply]  # type: ignore[assignment]
     """Waits for an open task of this site, up to 20 s, and hands it out. May be repeated: an open task is
@@ -115,6 +133,27 @@ class SiteServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_site_service_pb2.ShowChainReply, _abc.Awaitable[_site_service_pb2.ShowChainReply]]:
         """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
         known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
+        """
+
+    @_abc_1.abstractmethod
+    def Recall(
+        self,
+        request: _site_service_pb2.RecallRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_site_service_pb2.RecallReply, _abc.Awaitable[_site_service_pb2.RecallReply]]:
+        """Reminds a coordinator that came back from a backup of one plan: that the caller charged, held or refused it, what
+        it answered, and the coordinator's own receipt. May be repeated. Decides that the plan is charged at the caller as
+        the caller's ledger says. Once the caller has rejoined it decides nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def Rejoin(
+        self,
+        request: _site_service_pb2.RejoinRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_site_service_pb2.RejoinReply, _abc.Awaitable[_site_service_pb2.RejoinReply]]:
+        """Says that the caller has shown its ledger up to this place and recalled every plan in it. May be repeated. Decides
+        that the caller takes part again, and once all do whom the coordinator waits for, that it serves again.
         """
 
     @_abc_1.abstractmethod

@@ -26,6 +26,7 @@ from site_agent.store.charges import (
 )
 from site_agent.store.closed_tables import ClosedTables
 from site_agent.store.outbox import HistoryLine, Kept
+from site_agent.store.recollection import Recollection, recollect
 from site_agent.store.requests import Request, RequestState
 from wardround.federation.errors import (
     AwaitingApproval,
@@ -250,6 +251,10 @@ class SiteLedger:
                 return kept
             case _:
                 raise LedgerCorrupt(private="a committed refusal cannot be read back")
+
+    def recollection(self, known: Head, recovered: Entry) -> Recollection:
+        """What a coordinator from a backup, which knows our chain up to a place, may have forgotten."""
+        return recollect(self._database, known=known, recovered=recovered)
 
     def undelivered(self) -> list[Kept]:
         """What has no receipt yet, oldest first; nothing at all once frozen."""

@@ -91,6 +91,14 @@ CONVERSATIONS: tuple[Conversation, ...] = (
         wire.POLL,
     ),
     _word("shown", st.lists(words.entries, max_size=3).map(tuple), site_service_pb2.ShowChainRequest, wire.SHOWN),
+    _pair(
+        "recalled",
+        words.recollections,
+        site_service_pb2.RecallRequest,
+        chunked_release.write_recalled,
+        lambda message: chunked_release.read_recalled(message, AnyPieces()),
+    ),
+    _word("rejoining", words.heads, site_service_pb2.RejoinRequest, wire.REJOINING),
     _word("claim", st.builds(wire.Claim, st.none() | words.tasks, waits), site_service_pb2.ClaimTaskReply, wire.CLAIM),
     _word(
         "chunk",

@@ -39,7 +39,7 @@ def words(folder: Path) -> dict[str, bytes]:
 
 
 # What a folder of before gains when it is opened: nobody has said anything yet.
-COORDINATOR = ("public_limits", "served", "windows", "site_entries", "lacking", "askers")
+COORDINATOR = ("public_limits", "served", "windows", "site_entries", "lacking", "askers", "rejoins", "imports", "lost")
 SITE = ("pins", "plans", "decisions")
 GAINED: Tables = {table: [] for table in (*COORDINATOR, *SITE)}
 

@@ -58,7 +58,8 @@ class Store:
     `closed` are the entries that closed a table, by its name, and none likewise. Who asked is by plan in `askings`, and
     at a coordinator what for (analyst, ε, δ) in `terms`; `pins` are the analysts' keys that a site knows, with their
     entries, `requests` the plans that waited for a steward, with state and date, and `decisions` the entries by which
-    one decided. `refused_on` are the dates of refusals.
+    one decided. `refused_on` are the dates of refusals. Of a recovery there are the entries of `imports` by plan and
+    site, those of `lost` plans with their training, and how far each site came back in `rejoins`.
     """
 
     accounts: Mapping[str, Balance]
@@ -75,6 +76,9 @@ class Store:
     requests: _Requests = field(default_factory=dict)
     decisions: Mapping[str, int] = field(default_factory=dict)
     refused_on: Mapping[str, str] = field(default_factory=dict)
+    imports: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    lost: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    rejoins: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,7 @@ def _with_askings(connection: sqlite3.Connection, tables: set[str], store: Store
         rows = connection.execute("SELECT plan_id, plan, asked_by FROM rounds JOIN askers USING (plan_id)")
         named = connection.execute("SELECT plan_id, analyst, epsilon, delta FROM rounds")
         return replace(
-            store,
+            _with_recoveries(connection, tables, store),
             askings={plan_id: stored_asking(plan, asked_by) for plan_id, plan, asked_by in rows},
             terms={plan_id: (analyst, epsilon, delta) for plan_id, analyst, epsilon, delta in named},
         )
@@ -201,6 +205,19 @@ def _with_askings(connection: sqlite3.Connection, tables: set[str], store: Store
         requests={plan_id: (state, asked_on) for plan_id, state, asked_on in requests},
         decisions=dict(connection.execute("SELECT plan_id, sequence FROM decisions")),
         refused_on=dict(connection.execute("SELECT plan_id, date FROM refusals")),
+    )
+
+
+def _with_recoveries(connection: sqlite3.Connection, tables: set[str], store: Store) -> Store:
+    if "rejoins" not in tables:
+        return store
+    imports = connection.execute("SELECT plan_id, site, sequence FROM imports")
+    lost = connection.execute("SELECT plan_id, sequence, block FROM lost")
+    return replace(
+        store,
+        imports={(plan_id, site): sequence for plan_id, site, sequence in imports},
+        lost={plan_id: (sequence, block) for plan_id, sequence, block in lost},
+        rejoins=dict(connection.execute("SELECT site, state FROM rejoins")),
     )
 
 
