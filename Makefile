@@ -44,6 +44,11 @@ test-readers: setup  ## put values that cannot be read at 200 places of every so
 test-errors: setup  ## ask 200 random questions by error, and eleven of them 2,000 times
 	@$(BIN)/pytest -q -s -m "slow or not slow" tests/coordinator/errors $(ARGS)
 
+# Ten minutes; prints seeds. ARGS="-k coordinator" or ARGS="-k 203" runs a part.
+test-recovery: setup  ## restore every role from every copy of random histories, recover it and go on asking
+	@$(BIN)/pytest -q -s -m "slow or not slow" tests/simulation/test_coordinator_recovery.py \
+	    tests/simulation/test_site_recovery.py tests/simulation/test_recovery_histories.py $(ARGS)
+
 # Two minutes; prints what a victim's calls take meanwhile. ARGS="-k silent" runs a part.
 test-floods: setup  ## attack a coordinator that may have 1,024 descriptors, from outside and from inside
 	@$(BIN)/pytest -q -s -m "slow or not slow" tests/integration/floods $(ARGS)

@@ -16,7 +16,7 @@ from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub
 from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceStub
 from protos._generated.site_service_pb2_grpc import SiteServiceStub
 from protos.channels import MAX_MESSAGE_BYTES
-from protos.chunked_release import CALL_SECONDS, recall, submit
+from protos.chunked_release import CALL_SECONDS, MAX_RELEASE_BYTES, recall, submit
 from protos.pages import Page, Watched, joined, read_watched
 from protos.statuses import call
 from protos.words import (
@@ -27,8 +27,10 @@ from protos.words import (
     ENROLMENT,
     GREETING,
     HOSPITALS,
+    LIST_AFTER,
     LONGEST_WAIT_SECONDS,
     MAX_SHOWN,
+    PIECE_BYTES,
     POLL,
     PRESENTING,
     PREVIEWED,
@@ -36,11 +38,17 @@ from protos.words import (
     RENEWAL,
     RENEWED,
     REPORT,
+    RESERVED,
+    RETURN_AFTER,
+    RETURNED,
+    RETURNED_CHAIN,
     SHOWN,
     SITES,
     STUDY,
+    WANTED,
     WATCH,
     Poll,
+    Wanted,
     Watch,
     write_question,
 )
@@ -79,7 +87,7 @@ class SiteCalls:
 
     def show(self, chain: Sequence[Entry]) -> None:
         """Show entries of our own ledger, in order, as many at once as a message takes."""
-        for page in _pages(chain):
+        for page in pages_of(chain):
             call(self._stub.ShowChain, SHOWN.write(page), deadline_seconds=self._deadline)
 
     def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
@@ -88,6 +96,36 @@ class SiteCalls:
         for each in recalled:
             recall(self._stub, each, deadline_seconds=self._deadline)
         call(self._stub.Rejoin, REJOINING.write(head), deadline_seconds=self._deadline)
+
+    def returned_chain(self, *, after: int) -> tuple[Entry, ...]:
+        """The next entries of our own ledger that the coordinator keeps; none where nothing follows."""
+        return RETURNED_CHAIN.read(
+            call(self._stub.ReturnChain, RETURN_AFTER.write(after), deadline_seconds=self._deadline)
+        )
+
+    def returned_plan(self, plan_id: str) -> tuple[SignedTask, bytes]:
+        """A plan that was asked of us, and what we released for it; no bytes where that was nothing."""
+        content = b""
+        while True:
+            request = WANTED.write(Wanted(plan_id, len(content)))
+            returned = RETURNED.read(call(self._stub.ReturnPlan, request, deadline_seconds=self._deadline))
+            content += returned.payload
+            refuse("a release is too large." if len(content) > MAX_RELEASE_BYTES else None)
+            if len(returned.payload) < PIECE_BYTES:
+                return returned.task, content
+
+    def reserved(self) -> Iterator[str]:
+        """The plans that the coordinator charged at us."""
+        last = ""
+        while True:
+            request = LIST_AFTER.write(last)
+            listed = RESERVED.read(call(self._stub.ListReserved, request, deadline_seconds=self._deadline))
+            # Otherwise a coordinator could send the same list for ever.
+            refuse(None if [last, *listed] == sorted({last, *listed}) else "the plans are not in order.")
+            yield from listed
+            if not listed:
+                return
+            last = listed[-1]
 
     def claim(
         self, *, wait_seconds: float, receipt: Entry | None = None, pause: Pause = time.sleep
@@ -110,7 +148,7 @@ class SiteCalls:
         return RENEWED.read(call(self._stub.RenewCertificate, request, deadline_seconds=self._deadline))
 
 
-def _pages(chain: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
+def pages_of(chain: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
     """Entries in order, on pages that a message takes."""
     page: list[Entry] = []
     room = MAX_MESSAGE_BYTES // 2

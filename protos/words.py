@@ -55,6 +55,7 @@ LONGEST_WAIT_SECONDS = 20.0
 MILLISECONDS = 1000
 MAX_SHOWN = 256
 """Entries of a chain that are shown at once; each has its own limit, and a page ends where a message would."""
+PIECE_BYTES = 1024 * 1024
 MAX_HOSPITALS = 500
 """On one page: with all that each may say, well within one message."""
 MAX_STUDY_TEXT = 3 * 1024 * 1024
@@ -85,6 +86,22 @@ class Poll:
 
     wait_seconds: Seconds
     receipt: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A plan that a site has lost, and from which byte on it wants what it released for it."""
+
+    plan_id: PlanId
+    first_byte: Annotated[int, Whole("the first byte", upper=MAX_UPDATE_BYTES)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The plan as it would be handed out, and a piece of its release."""
+
+    task: Annotated[SignedTask, Needed("a plan is missing.")]
+    payload: Annotated[bytes, Many("a piece is too large.", PIECE_BYTES)] = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +170,15 @@ SHOWN: Record[tuple[Entry, ...], site.ShowChainRequest] = WORDS.alone(_CHAIN, si
 RECALLED = WORDS.record(Recalled, site.Recalled, beside=("answer",))
 _REACHED = Annotated[Head, Needed("a place is missing.")]
 REJOINING: Record[Head, site.RejoinRequest] = WORDS.alone(_REACHED, site.RejoinRequest)
+_PLACE = Annotated[int, Whole("a place of a chain", upper=2**62)]
+RETURN_AFTER: Record[int, site.ReturnChainRequest] = WORDS.alone(_PLACE, site.ReturnChainRequest)
+RETURNED_CHAIN: Record[tuple[Entry, ...], site.ReturnChainReply] = WORDS.alone(_CHAIN, site.ReturnChainReply)
+WANTED = WORDS.record(Wanted, site.ReturnPlanRequest)
+RETURNED = WORDS.record(Returned, site.ReturnPlanReply)
+_AFTER_PLAN = Annotated[str, Form("a list begins after a plan id.", re.compile(r"(?:[0-9a-f]{64})?"))]
+_RESERVED = Annotated[tuple[PlanId, ...], Many("too many plans are listed at once.", MAX_SHOWN)]
+LIST_AFTER: Record[str, site.ListReservedRequest] = WORDS.alone(_AFTER_PLAN, site.ListReservedRequest)
+RESERVED: Record[tuple[str, ...], site.ListReservedReply] = WORDS.alone(_RESERVED, site.ListReservedReply)
 POLL = WORDS.record(Poll, site.ClaimTaskRequest, names={"wait_seconds": "wait_milliseconds"})
 CLAIM = WORDS.record(Claim, site.ClaimTaskReply, names={"pause_seconds": "pause_milliseconds"})
 RECEIPT: Record[Entry | None, site.SubmitReleaseReply] = WORDS.alone(Entry | None, site.SubmitReleaseReply)

@@ -14,7 +14,7 @@ from coordinator.members.folder import open_folder
 from coordinator.members.roster import Roster
 from coordinator.store.ledger import Ledger, open_ledger
 from coordinator.store.members import MemberState
-from coordinator.store.recovery import Names
+from coordinator.store.recovery import Confirmed
 from protos.words import stored_plan
 from wardround.federation.errors import ConfigurationMistaken, Mistaken
 from wardround.federation.ledger.folder_copy import MARK
@@ -29,7 +29,7 @@ class Members:
     sites: tuple[str, ...]
     analysts: tuple[str, ...]
 
-    def others(self, names: Names) -> tuple[str, ...]:
+    def others(self, names: Confirmed) -> tuple[str, ...]:
         """Sites and analysts that would be revoked, because nobody confirmed them."""
         confirmed = {*names.sites, *names.without, *names.analysts}
         return tuple(name for name in (*self.sites, *self.analysts) if name not in confirmed)
@@ -45,7 +45,7 @@ def members(path: Path) -> Members:
         ledger.close()
 
 
-def recover(path: Path, names: Names) -> tuple[str, ...]:
+def recover(path: Path, names: Confirmed) -> tuple[str, ...]:
     """Begin an incarnation of the coordinator in this folder; whom it revoked. To be repeated begins another one.
 
     Raises:

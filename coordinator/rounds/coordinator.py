@@ -29,6 +29,7 @@ from coordinator.rounds.combining import updates
 from coordinator.rounds.dispatch import Dispatch, round_key
 from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.rounds.rejoining import Rejoining
+from coordinator.rounds.returning import Returning
 from coordinator.rounds.round import Round, ended_without_answer
 from coordinator.rounds.statements import Replays, statement, told_answer
 from coordinator.rounds.stored_answers import decode_answer
@@ -101,6 +102,7 @@ class Coordinator:
         self._replays = Replays()
         self._calls = CallsInside(self._clock)
         self._inside = self._calls.one
+        self.returning = Returning(ledger, self._calls)
 
     def note_limits(self, site: str, limits: PublicLimits | None) -> None:
         """A site says in public which questions it answers, or nothing about it."""

@@ -12,11 +12,32 @@ from coordinator.members.roster import authorize
 from coordinator.rounds.coordinator import Coordinator
 from protos._generated import site_service_pb2 as pb
 from protos._generated.site_service_pb2_grpc import SiteServiceServicer
+from protos.calls import pages_of
 from protos.chunked_release import CHUNK, read_recalled, read_submission
 from protos.pieces import PieceStore
 from protos.serving import WaitingRoom
 from protos.tls import caller_certificate
-from protos.words import CLAIM, GREETING, POLL, PRESENTING, RECEIPT, REJOINING, RENEWAL, RENEWED, SHOWN, Claim
+from protos.words import (
+    CLAIM,
+    GREETING,
+    LIST_AFTER,
+    MAX_SHOWN,
+    PIECE_BYTES,
+    POLL,
+    PRESENTING,
+    RECEIPT,
+    REJOINING,
+    RENEWAL,
+    RENEWED,
+    RESERVED,
+    RETURN_AFTER,
+    RETURNED,
+    RETURNED_CHAIN,
+    SHOWN,
+    WANTED,
+    Claim,
+    Returned,
+)
 from wardround.federation.errors import NotAuthorized
 from wardround.federation.trust.certificates import Role, holder, request_key, tls_key_hash
 from wardround.federation.trust.enrolment import Greeting
@@ -59,6 +80,25 @@ class SiteService(SiteServiceServicer):
         """Take the caller back, who has shown all of its ledger."""
         self.coordinator.rejoin(self._site(context), REJOINING.read(request))
         return pb.RejoinReply()
+
+    def ReturnChain(self, request: pb.ReturnChainRequest, context: grpc.ServicerContext) -> pb.ReturnChainReply:
+        """Give back entries of the caller's own ledger."""
+        after = RETURN_AFTER.read(request)
+        chain = self.coordinator.returning.chain(self._site(context), after=after, most=MAX_SHOWN)
+        return RETURNED_CHAIN.write(next(pages_of(chain), ()))
+
+    def ReturnPlan(self, request: pb.ReturnPlanRequest, context: grpc.ServicerContext) -> pb.ReturnPlanReply:
+        """Give back a plan and a piece of its release."""
+        wanted, returning = WANTED.read(request), self.coordinator.returning
+        task, piece = returning.plan(
+            self._site(context), wanted.plan_id, first_byte=wanted.first_byte, most=PIECE_BYTES
+        )
+        return RETURNED.write(Returned(task, piece))
+
+    def ListReserved(self, request: pb.ListReservedRequest, context: grpc.ServicerContext) -> pb.ListReservedReply:
+        """List what was charged at the caller."""
+        after = LIST_AFTER.read(request)
+        return RESERVED.write(self.coordinator.returning.reserved(self._site(context), after=after, most=MAX_SHOWN))
 
     def ClaimTask(self, request: pb.ClaimTaskRequest, context: grpc.ServicerContext) -> pb.ClaimTaskReply:
         """Wait for an open task of the caller and hand it out."""

@@ -39,7 +39,7 @@ class RejoinState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class Confirmed:
     """Whom an operator confirms: sites that are waited for, sites that may come back later, and analysts."""
 
     sites: tuple[str, ...]
@@ -241,7 +241,7 @@ class RecoveryStore:
             ).fetchone()
         return row is not None
 
-    def recover(self, names: Names, *, least: int) -> tuple[str, ...]:
+    def recover(self, names: Confirmed, *, least: int) -> tuple[str, ...]:
         """Begin an incarnation: who was not confirmed is revoked, invitations end, and sites are to rejoin.
 
         `least` is the number of answers that make one: a round that was settled with fewer may have had more since, so
@@ -268,7 +268,7 @@ class RecoveryStore:
             connection.executemany("UPDATE rounds SET state = 'open', outcome = '' WHERE plan_id = ?", again)
             return revoked
 
-    def _revoke_others(self, connection: sqlite3.Connection, names: Names) -> tuple[str, ...]:
+    def _revoke_others(self, connection: sqlite3.Connection, names: Confirmed) -> tuple[str, ...]:
         confirmed = {*names.sites, *names.without, *names.analysts}
         active = connection.execute(
             "SELECT name FROM sites WHERE state = ?1 UNION SELECT name FROM analysts WHERE state = ?1 ORDER BY name",

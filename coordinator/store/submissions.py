@@ -184,6 +184,25 @@ class SubmissionStore:
             )
             return dict(rows.fetchall())
 
+    def entries_after(self, site: str, sequence: int, *, most: int) -> tuple[Entry, ...]:
+        """What a site showed of its own chain after this place, in order."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT sequence, previous, kind, body, signature FROM site_entries"
+                " WHERE site = ? AND sequence > ? ORDER BY sequence LIMIT ?",
+                (site, sequence, most),
+            )
+            return tuple(Entry(*row) for row in rows)
+
+    def piece(self, plan_id: str, site: str, *, first_byte: int, most: int) -> bytes:
+        """Some bytes of what a site released for a plan, if it did."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT substr(payload, ?, ?) FROM submissions WHERE plan_id = ? AND site = ?",
+                (first_byte + 1, most, plan_id, site),
+            ).fetchone()
+        return b"" if row is None else bytes(row[0])
+
     @contextmanager
     def accepting(self, plan_id: str, site: str) -> Iterator[AcceptingTask]:
         """Looking at a site's task and changing it, in one transaction; what the site may not do is undone with it."""

@@ -276,6 +276,135 @@ class RejoinReply(_message.Message):
 Global___RejoinReply: _TypeAlias = RejoinReply  # noqa: Y015
 
 @_typing.final
+class ReturnChainRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    after: _builtins.int
+    def __init__(
+        self,
+        *,
+        after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnChainRequest: _TypeAlias = ReturnChainRequest  # noqa: Y015
+
+@_typing.final
+class ReturnChainReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHAIN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def chain(self) -> _containers.RepeatedCompositeFieldContainer[_release_pb2.Entry]:
+        """as in ShowChainRequest"""
+
+    def __init__(
+        self,
+        *,
+        chain: _abc.Iterable[_release_pb2.Entry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain", b"chain"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnChainReply: _TypeAlias = ReturnChainReply  # noqa: Y015
+
+@_typing.final
+class ReturnPlanRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_ID_FIELD_NUMBER: _builtins.int
+    FIRST_BYTE_FIELD_NUMBER: _builtins.int
+    plan_id: _builtins.str
+    first_byte: _builtins.int
+    def __init__(
+        self,
+        *,
+        plan_id: _builtins.str = ...,
+        first_byte: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_byte", b"first_byte", "plan_id", b"plan_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnPlanRequest: _TypeAlias = ReturnPlanRequest  # noqa: Y015
+
+@_typing.final
+class ReturnPlanReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    PAYLOAD_FIELD_NUMBER: _builtins.int
+    payload: _builtins.bytes
+    """from that byte on, at most 1 MiB; empty: nothing was released, or that was all"""
+    @_builtins.property
+    def task(self) -> _plan_pb2.SignedTask: ...
+    def __init__(
+        self,
+        *,
+        task: _plan_pb2.SignedTask | None = ...,
+        payload: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["payload", b"payload", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnPlanReply: _TypeAlias = ReturnPlanReply  # noqa: Y015
+
+@_typing.final
+class ListReservedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """a plan id; empty: from the first"""
+    def __init__(
+        self,
+        *,
+        after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReservedRequest: _TypeAlias = ListReservedRequest  # noqa: Y015
+
+@_typing.final
+class ListReservedReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plan_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """at most 256"""
+
+    def __init__(
+        self,
+        *,
+        plan_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan_ids", b"plan_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReservedReply: _TypeAlias = ListReservedReply  # noqa: Y015
+
+@_typing.final
 class ClaimTaskRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -39,6 +39,11 @@ class GrpcLink:
         self._channel, self._calls = self._dial()
         self._greeted = self._shows = False
 
+    @property
+    def calls(self) -> SiteCalls:
+        """What can be said to the coordinator."""
+        return self._calls
+
     def _dial(self) -> tuple[grpc.Channel, SiteCalls]:
         opened = channel(
             self._folder.coordinator().address, tls_keys(self._folder.tls), proxy=self._configuration.proxy

@@ -33,9 +33,24 @@ class Charged:
     cost: Cost
 
 
+LOST = (
+    "this training began before the site's ledger was recovered, so its rounds may be used up; start it again with "
+    "--fresh, which is charged again."
+)
+
+
 def charged(connection: sqlite3.Connection) -> list[Charged]:
-    """Every charge in the chain, in order."""
-    return [_charged(decode_body(entry.body)) for entry in chain.of_kind(connection, "charged")]
+    """Every charge in the chain, in order, and after them what recoveries charged for plans that nobody knows."""
+    known = [_charged(decode_body(entry.body)) for entry in chain.of_kind(connection, "charged")]
+    recovered = chain.of_kind(connection, "recovered")
+    return known + [Charged(f"recovered {e.sequence}", "", 0, cost_in(decode_body(e.body))) for e in recovered]
+
+
+def is_abandoned(connection: sqlite3.Connection, plan_id: str) -> bool:
+    """Whether a plan was paid before a recovery: its release may have left, and noise is not drawn twice for it."""
+    recovered = chain.last(connection, "recovered")
+    row = connection.execute("SELECT sequence FROM charges WHERE plan_id = ?", (plan_id,)).fetchone()
+    return recovered is not None and row is not None and int(row[0]) < recovered.sequence
 
 
 def is_paid(connection: sqlite3.Connection, plan_id: str) -> bool:
@@ -71,6 +86,9 @@ def due(connection: sqlite3.Connection, charge: Charge) -> Charge:
     key = (charge.block, charge.place)
     if connection.execute("SELECT 1 FROM steps WHERE block = ? AND place = ?", key).fetchone() is not None:
         raise PlanRefused(TAKEN)
+    first = connection.execute("SELECT plan_id FROM steps WHERE block = ?", (charge.block,)).fetchall()
+    if any(is_abandoned(connection, plan_id) for (plan_id,) in first):
+        raise PlanRefused(LOST)
     return charge.continued() if begun(connection, charge.block) else charge
 
 

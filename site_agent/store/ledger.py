@@ -163,10 +163,10 @@ class SiteLedger:
         with self._database.reading() as connection:
             return charges.is_paid(connection, plan_id)
 
-    def begun(self, block: str) -> bool:
-        """Whether this training was paid for."""
+    def is_abandoned(self, plan_id: str) -> bool:
+        """Whether a plan without a release was paid before a recovery."""
         with self._database.reading() as connection:
-            return charges.begun(connection, block)
+            return charges.is_abandoned(connection, plan_id)
 
     # --- the write order ----------------------------------------------------------------------------------
 
@@ -330,12 +330,15 @@ class SiteLedger:
         with self._database.reading() as connection:
             return outbox.history(connection)
 
-    # --- the chain ----------------------------------------------------------------------------------------
-
     def head(self) -> Head:
         """Where the chain ends."""
         with self._database.reading() as connection:
             return chain.head(connection)
+
+    def contains(self, place: Head) -> bool:
+        """Whether the chain went through a place."""
+        with self._database.reading() as connection:
+            return chain.contains(connection, place)
 
     def frozen(self) -> str | None:
         """Why the site is frozen, or None."""

@@ -58,3 +58,33 @@ def test_a_coordinator_comes_back_as_the_page_says(make_federation: Make) -> Non
         assert federation.entries(name, "frozen") == []
         assert len(federation.entries(name, "charged")) == 3
     assert len(federation.entries("consortium", "imported")) == 2
+
+
+def test_a_site_comes_back_as_the_page_says(make_federation: Make) -> None:
+    federation = make_federation(sites=("one", "two"))
+    federation.start()
+    federation.ask()
+    (federation.folder / "copies").mkdir()
+    assert federation.run("site", "backup", "one", "copies/one").code == 0
+    answer = federation.ask(AGES)
+    eventually(lambda: len(federation.rows("one", "SELECT 1 FROM receipts")) == 2, what="one has its receipt")
+    federation.stop("one", number=signal.SIGKILL)
+    released = federation.rows("one", "SELECT plan_id, payload FROM releases")
+    *before, check, serve = commands("site recover")
+    for line in before[:-1]:
+        follow(federation, line)
+    # Tables are no part of a copy.
+    shutil.copy(federation.folder / "lost-one" / "encounters.csv", federation.folder / "one")
+    done = federation.run("site", "check", "one")
+    assert (done.code, "do not serve" in done.out) == (1, True)
+    assert "which lacks entry 7 that this site signed; recover it first: wardround site recover" in done.out
+    follow(federation, before[-1])
+    follow(federation, check)
+    assert serve == "wardround site serve one"
+    federation.start_site("one")
+    assert federation.rows("one", "SELECT plan_id, payload FROM releases") == released
+    assert federation.ask(AGES)["estimates"] == answer["estimates"]
+    assert len(federation.ask(fresh=True)["sites"]["answered"]) == 2  # type: ignore[index,call-overload,arg-type]
+    federation.check_ledgers()
+    assert len(federation.entries("one", "recovered")) == 1
+    assert len(federation.entries("one", "charged")) == 3

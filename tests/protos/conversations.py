@@ -99,6 +99,32 @@ CONVERSATIONS: tuple[Conversation, ...] = (
         lambda message: chunked_release.read_recalled(message, AnyPieces()),
     ),
     _word("rejoining", words.heads, site_service_pb2.RejoinRequest, wire.REJOINING),
+    _word("return after", st.integers(0, 2**62), site_service_pb2.ReturnChainRequest, wire.RETURN_AFTER),
+    _word(
+        "returned chain",
+        st.lists(words.entries, max_size=3).map(tuple),
+        site_service_pb2.ReturnChainReply,
+        wire.RETURNED_CHAIN,
+    ),
+    _word(
+        "wanted",
+        st.builds(wire.Wanted, words.digests, st.integers(0, 2**20)),
+        site_service_pb2.ReturnPlanRequest,
+        wire.WANTED,
+    ),
+    _word(
+        "returned",
+        st.builds(wire.Returned, words.tasks, st.binary(max_size=200)),
+        site_service_pb2.ReturnPlanReply,
+        wire.RETURNED,
+    ),
+    _word("list after", st.just("") | words.digests, site_service_pb2.ListReservedRequest, wire.LIST_AFTER),
+    _word(
+        "reserved",
+        st.lists(words.digests, max_size=3).map(tuple),
+        site_service_pb2.ListReservedReply,
+        wire.RESERVED,
+    ),
     _word("claim", st.builds(wire.Claim, st.none() | words.tasks, waits), site_service_pb2.ClaimTaskReply, wire.CLAIM),
     _word(
         "chunk",

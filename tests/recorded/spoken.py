@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from protos.chunked_release import Chunk
 from protos.statuses import Fault
-from protos.words import Claim, Poll, Watch
+from protos.words import Claim, Poll, Returned, Wanted, Watch
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.recalled import Recalled
@@ -175,6 +175,12 @@ SPOKEN: Mapping[str, tuple[object, ...]] = {
         Recalled(PLANS[1].plan_id, PLANS[1], None, FIRST, ENTRY, Released(PLANS[1].plan_id, bytes(range(40)), ENTRY)),
     ),
     "rejoining": (EMPTY, HEAD),
+    "return after": (0, 7),
+    "returned chain": ((), (FIRST, ENTRY)),
+    "wanted": (Wanted(HASH), Wanted(HASH, 2**20)),
+    "returned": (Returned(TASKS[0]), Returned(TASKS[1], bytes(range(40)))),
+    "list after": ("", HASH),
+    "reserved": ((), (HASH, PLANS[0].plan_id)),
     "claim": (Claim(None, 1.5), Claim(TASKS[0], 0.0), Claim(SIGNED[0], 0.0)),
     "chunk": (Chunk(HASH, 2, 3, bytes(range(30))),),
     "question": REQUESTS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,8 +19,9 @@ from coordinator.members.folder import open_folder
 from coordinator.members.recovering import recover
 from coordinator.members.roster import Roster
 from coordinator.rounds.coordinator import Coordinator
+from coordinator.rounds.returning import Returning
 from coordinator.store.ledger import open_ledger
-from coordinator.store.recovery import Names
+from coordinator.store.recovery import Confirmed
 from site_agent.answering.admission import Approval
 from site_agent.answering.pipeline import Pipeline
 from site_agent.serving.agent import Agent
@@ -96,7 +97,35 @@ class Link:
 
 
 class Killed(BaseException):
-    """The coordinator's process ends here."""
+    """A process ends here."""
+
+
+@dataclass
+class ToCoordinator:
+    """What a coordinator gives back to a site, page by page as over the wire, until the site's process is killed."""
+
+    coordinator: Coordinator
+    site: str
+    kill_at: int = 0
+    calls: int = 0
+
+    def _call(self) -> Returning:
+        self.calls += 1
+        if self.calls == self.kill_at:
+            raise Killed
+        return self.coordinator.returning
+
+    def returned_chain(self, *, after: int) -> tuple[Entry, ...]:
+        return self._call().chain(self.site, after=after, most=3)
+
+    def returned_plan(self, plan_id: str) -> tuple[SignedTask, bytes]:
+        return self._call().plan(self.site, plan_id, first_byte=0, most=2**20)
+
+    def reserved(self) -> Iterator[str]:
+        last = ""
+        while page := self._call().reserved(self.site, after=last, most=2):
+            yield from page
+            last = page[-1]
 
 
 @dataclass
@@ -113,16 +142,23 @@ class Restored:
     agents: dict[str, Agent] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.consortium = found(self.folder / "consortium", study=self.study)
-        self.sites = {name: hospital(self.consortium, name) for name in TRUTH}
-        for site in self.sites.values():
-            text = (site.path / "site.toml").read_text().replace("epsilon = 4.0", CAP)
-            (site.path / "site.toml").write_text(text)
         self.date = 1000.0
+        begun = (self.folder / "consortium").exists()
+        if not begun:
+            consortium = found(self.folder / "consortium", study=self.study)
+            for name in TRUTH:
+                place = hospital(consortium, name).path / "site.toml"
+                place.write_text(place.read_text().replace("epsilon = 4.0", CAP))
         self.serve()
-        Roster(self.coordinator.ledger).add_analyst("ada")
-        for name in self.sites:
+        if not begun:
+            Roster(self.coordinator.ledger).add_analyst("ada")
+        for name in TRUTH:
             self.open_site(name)
+
+    def clone(self, folder: Path) -> Restored:
+        """The same federation once more, as its folders are now; close this one first."""
+        shutil.copytree(self.folder, folder)
+        return Restored(folder, stewards=self.stewards)
 
     # --- processes ------------------------------------------------------------------------------------------
 
@@ -166,6 +202,11 @@ class Restored:
             if not self.turn():
                 return
 
+    def conclude(self) -> None:
+        """Let the rounds that are settled have their answers."""
+        for plan_id in self.coordinator._rounds.plans():
+            self.coordinator._attendant.drive(plan_id)
+
     def step(self, name: str) -> None:
         self.steps.append(name)
         if self.kill_at == len(self.steps):
@@ -206,7 +247,7 @@ class Restored:
         expecting: tuple[str, ...] = (),
     ) -> None:
         """Recover the coordinator with these sites, or all that are active, and serve it until all are back."""
-        recover(self.folder / "consortium", Names(sites or tuple(TRUTH), without, analysts))
+        recover(self.folder / "consortium", Confirmed(sites or tuple(TRUTH), without, analysts))
         self.serve()
         self.settle()
         # Whoever is back before the others waits for them.

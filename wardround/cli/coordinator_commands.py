@@ -114,13 +114,13 @@ def recover(
     """Begin again from a backup with the members you confirm; everybody else is revoked. Then serve."""
     from coordinator.members.recovering import members
     from coordinator.members.recovering import recover as begin_again
-    from coordinator.store.recovery import Names
+    from coordinator.store.recovery import Confirmed
 
     known, asks = members(folder), sys.stdin.isatty()
     if site is None and without is None and asks:
         site = [name for name in known.sites if typer.confirm(f"Does the hospital {name} still take part?")]
         analyst = [name for name in known.analysts if typer.confirm(f"May the analyst {name} still ask?")]
-    names = Names(tuple(site or ()), tuple(without or ()), tuple(analyst or ()))
+    names = Confirmed(tuple(site or ()), tuple(without or ()), tuple(analyst or ()))
     if not names.sites:
         raise Mistaken(f"name each hospital that takes part with --site; the ledger has {', '.join(known.sites)}.")
     others = ", ".join(known.others(names)) or "nobody"

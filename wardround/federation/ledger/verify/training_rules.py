@@ -64,6 +64,10 @@ class BlockRules:
         if any(isinstance(fact, StepFact) and fact.block in self._rounds for fact in facts):
             yield from self.charged(facts, plan_id=plan_id, sites=(site,), sequence=sequence)
 
+    def end(self) -> None:
+        """No training that was paid until now goes on."""
+        self._paid_at.clear()
+
     def given_back(self, plan_id: str, site: str) -> Iterator[Code]:
         """What is wrong with giving a plan's charge back at a site: further rounds there stood on it."""
         if (block := self._payers.get(plan_id)) is None:
