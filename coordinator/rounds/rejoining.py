@@ -128,6 +128,9 @@ class Rejoining:
                 with self._ledger.recovery.importing(site) as importing:
                     if not importing.knows(recalled.plan_id):
                         self._import(importing, recalled, None, None)
+            elif entry.kind == "released" and self._ledger.recovery.lacks_release(_text(entry, "plan_id"), site):
+                # It may have been in the answer, and is not here to make it again.
+                self._ledger.recovery.lose(_text(entry, "plan_id"), "")
 
     def _import(
         self, importing: ImportingSite, recalled: Recalled, question: Question | None, priced: Charge | None
@@ -204,7 +207,7 @@ class Rejoining:
             # Of a plan that was forgotten only those are charged who recalled it, so it is not asked again.
             if not certain or (not enough and ledger.recovery.is_imported(plan_id)):
                 ledger.recovery.lose(plan_id, "")
-                lost += 1
+            lost += ledger.recovery.is_lost(plan_id, "")
             with ledger.tasks.settling(plan_id) as round_:
                 self._accounting.settle(round_)
         log.warning("every site is back that was waited for; the answers of %d questions are lost", lost)

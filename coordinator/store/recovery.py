@@ -341,6 +341,16 @@ class RecoveryStore:
             )
             return rows.fetchall()
 
+    def lacks_release(self, plan_id: str, site: str) -> bool:
+        """Whether a plan has no answer yet, and not what a site released for it either."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT 1 FROM submissions WHERE plan_id = ?1 AND site = ?2"
+                " UNION ALL SELECT 1 FROM answers WHERE plan_id = ?1",
+                (plan_id, site),
+            ).fetchone()
+        return row is None
+
     def lose(self, plan_id: str, block: str) -> None:
         """Write down that a plan's answer is lost, and with a block the whole training."""
         with self._database.transaction() as connection:

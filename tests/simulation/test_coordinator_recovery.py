@@ -108,6 +108,21 @@ def test_a_round_that_was_open_is_settled_by_what_was_answered(stage: Restored) 
     stage.check()
 
 
+def test_a_round_that_was_under_way_is_not_gone_on_with(stage: Restored) -> None:
+    copies: list[Path] = []
+    rows = stage.agents["one"].pipeline.dataset
+    rows.before_reading = lambda: copies.append(stage.copy("consortium"))  # type: ignore[attr-defined]
+    stage.away = {"three"}
+    told = stage.ask()
+    stage.away = set()
+    stage.restore("consortium", copies[0])
+    stage.recover()
+    # It was open, with all of its time left; asked now, the third would make it another answer.
+    assert stage.ask() == told
+    assert stage.charged("three") == {}
+    stage.check()
+
+
 def test_too_few_answers_were_no_answer_so_the_missing_are_asked_again(stage: Restored) -> None:
     stage.away = {"two", "three"}
     with pytest.raises(TooFewSites):

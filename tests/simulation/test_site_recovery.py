@@ -109,16 +109,20 @@ def test_what_was_reserved_and_is_unknown_is_charged_once_more(stage: Restored) 
 
 def test_noise_is_not_drawn_again_for_what_was_paid_before(stage: Restored) -> None:
     stage.agents["two"].pipeline.dataset.failures = 1  # type: ignore[attr-defined]
-    stage.ask()
+    stage.away = {"three"}
+    with pytest.raises(TooFewSites):
+        stage.ask()
     copy = stage.copy("two")
     (plan,) = stage.charged("two")
     stage.restore("two", copy)
     recover(stage, "two", complete=True)
     stage.agents["two"].ledger.tables.reopen("visits")
-    stage.settle()
+    stage.away = set()
+    # It is asked again, with the third, and its table is open.
+    stage.ask()
     assert releases(stage, "two") == {}
     assert list(stage.charged("two")) == [plan]
-    assert verify(stage.folder / "two").valid
+    stage.check()
 
 
 def test_to_recover_again_charges_nothing_again(stage: Restored) -> None:
