@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-large test-readers test-errors test-floods test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
+.PHONY: help setup demo test test-all test-large test-readers test-errors test-recovery test-floods test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
 
 BIN := .venv/bin
 # Hundreds of processes are started by tests: none should compile the source anew.

@@ -37,7 +37,7 @@ from wardround.privacy.budget.filter import epsilon_charged
 _NEW_NAME = "Ask the consortium for an invitation under a new name (docs/deploy.md says what that costs)."
 
 
-class Kept(Protocol):
+class Keeper(Protocol):
     """What a coordinator gives back to a site that lost it."""
 
     def returned_chain(self, *, after: int) -> tuple[Entry, ...]:
@@ -72,7 +72,7 @@ def recover(path: Path, *, complete: bool, report: Callable[[str], None] = lambd
 
 
 def recover_with(
-    folder: SiteFolder, kept: Kept, known: Head, *, complete: bool, report: Callable[[str], None] = lambda _: None
+    folder: SiteFolder, kept: Keeper, known: Head, *, complete: bool, report: Callable[[str], None] = lambda _: None
 ) -> Recovered:
     """The same with what a coordinator keeps that knows the site's ledger up to a place."""
     configuration, study, identity = folder.configuration(), folder.study(), folder.identity()
@@ -111,7 +111,7 @@ def recover_with(
     return Recovered(head, len(back), epsilon_charged(charged, delta=configuration.policy.cap.delta))
 
 
-def _history(own: list[Entry], kept: Kept, known: Head, key: PublicIdentity) -> tuple[int, list[Entry]]:
+def _history(own: list[Entry], kept: Keeper, known: Head, key: PublicIdentity) -> tuple[int, list[Entry]]:
     """How much of our own chain stays, and the entries that follow it, at least as far as the coordinator knows it.
 
     All that it was ever shown come back, or what is signed next would contradict them.
@@ -142,7 +142,7 @@ def _history(own: list[Entry], kept: Kept, known: Head, key: PublicIdentity) -> 
     return place, back
 
 
-def _unknown(old: OldLedger, kept: Kept, back: list[Entry], study: Study) -> Cost:
+def _unknown(old: OldLedger, kept: Keeper, back: list[Entry], study: Study) -> Cost:
     """What the coordinator charged here and this site does not know, a training once."""
     known, paid, lost = old.plans(), old.blocks(), Cost.zero()
     for entry in back:
@@ -166,7 +166,7 @@ def _unknown(old: OldLedger, kept: Kept, back: list[Entry], study: Study) -> Cos
     return lost
 
 
-def _given(kept: Kept, configuration: SiteConfiguration, study: Study, plan_id: str) -> Given:
+def _given(kept: Keeper, configuration: SiteConfiguration, study: Study, plan_id: str) -> Given:
     task, payload = kept.returned_plan(plan_id)
     plan = task.task.plan
     cost = epsilon_charged(price(plan, study).cost, delta=configuration.policy.cap.delta)
