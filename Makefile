@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-large test-readers test-errors test-recovery test-floods test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
+.PHONY: help setup demo test test-all test-large test-readers test-errors test-recovery test-floods test-endurance test-tampering fuzz test-load test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
 
 BIN := .venv/bin
 # Hundreds of processes are started by tests: none should compile the source anew.
@@ -53,8 +53,26 @@ test-recovery: setup  ## restore every role from every copy of random histories,
 test-floods: setup  ## attack a coordinator that may have 1,024 descriptors, from outside and from inside
 	@$(BIN)/pytest -q -s -m "slow or not slow" tests/integration/floods $(ARGS)
 
-# A minute and a half; ARGS="-k noise" tries some of them.
-test-mutants: setup  ## break thirty promises, one at a time, and see a test fail for each
+# Twenty minutes; prints each schedule. ARGS="-k kills" or ARGS="-k part0" runs a part, SEED=7 another two hundred of
+# each, and ONLY=31 one of them alone.
+test-endurance: setup  ## 200 schedules each of kills, failing files, network faults and clock jumps, on whole federations
+	@$(BIN)/pytest -q -s -n 4 --dist worksteal -m slow -o faulthandler_timeout=0 tests/endurance/schedules $(ARGS)
+
+# Ten minutes; prints seeds and figures. ARGS="-k part3" or ARGS="-k every" runs a part.
+test-tampering: setup  ## change every column of a busy federation's ledgers and flip 10,000 bits: verify finds it all
+	@$(BIN)/pytest -q -s -m "slow or not slow" tests/federation/ledger/tampering $(ARGS)
+
+# Ten minutes. 800,000 of the messages meet decoders, ARGS="-k decoders", and 200,000 the calls of a coordinator over
+# gRPC, ARGS="-k SiteService" those of one service. SEED=7 makes others.
+fuzz: setup  ## a million mutated messages against every decoder and every call of both services
+	@$(BIN)/pytest -q -s -n $(WORKERS) --dist worksteal -m slow -o faulthandler_timeout=0 tests/endurance/fuzz $(ARGS)
+
+# Ten minutes; prints what the processes hold meanwhile. QUESTIONS=10 asks five times as much.
+test-load: setup  ## 200 agents, 50 analysts and 20,000 releases over loopback
+	@$(BIN)/pytest -q -s -m slow -o faulthandler_timeout=0 tests/endurance/load $(ARGS)
+
+# Four minutes; ARGS="-k noise" tries some of them.
+test-mutants: setup  ## break sixty promises, one at a time, and see a test fail for each
 	@$(BIN)/pytest -q -s -m slow tests/mutants $(ARGS)
 
 # Half as long again as the tests. Lines and branches, in whole per cent, as they were recorded.

@@ -14,17 +14,10 @@ from fractions import Fraction
 
 from protos import words
 from wardround.federation.plan.plan import Plan
-from wardround.federation.question.answer import (
-    BudgetReport,
-    ByOverlap,
-    Loss,
-    Remaining,
-    SiteBudget,
-    Spending,
-    Statement,
-)
+from wardround.federation.question.answer import Loss, Remaining
 from wardround.federation.question.cohort import And, Comparison, Operator, Within
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.question.study_budget import BudgetReport, ByOverlap, SiteBudget, Spending, Statement
 from wardround.privacy.noise.distribution import Mechanism
 
 RUNS = 7

@@ -6,6 +6,8 @@ A link of a role is a thin coat over one of these; gRPC's own types end here.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -48,7 +50,7 @@ from protos.words import (
     WANTED,
     WATCH,
     Poll,
-    Wanted,
+    WantedPlan,
     Watch,
     write_question,
 )
@@ -56,7 +58,8 @@ from wardround.federation.errors import MalformedMessage
 from wardround.federation.limits import refuse
 from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
-from wardround.federation.question.answer import Answer, BudgetReport, Estimate, Preview, Progress
+from wardround.federation.question.answer import Answer, Estimate, Preview, Progress
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.public_limits import PublicSite
@@ -68,6 +71,8 @@ _NOTHING = Presenting()
 _UNFITTING = "the pages of an answer do not fit together."
 
 Pause = Callable[[float], object]
+Each = Callable[[Callable[[], Watched]], Watched]
+"""Who makes the call for each page of an answer, and makes it again where it failed."""
 
 
 def _poll_seconds(wait_seconds: float) -> float:
@@ -107,7 +112,7 @@ class SiteCalls:
         """A plan that was asked of us, and what we released for it; no bytes where that was nothing."""
         content = b""
         while True:
-            request = WANTED.write(Wanted(plan_id, len(content)))
+            request = WANTED.write(WantedPlan(plan_id, len(content)))
             returned = RETURNED.read(call(self._stub.ReturnPlan, request, deadline_seconds=self._deadline))
             content += returned.payload
             refuse("a release is too large." if len(content) > MAX_RELEASE_BYTES else None)
@@ -186,19 +191,28 @@ class AnalystCalls:
     def ask(self, request: AskRequest) -> str:
         """The plan id of a question whose round is now open."""
         message = analyst_pb.AskRequest(question=write_question(request))
-        asking = self._stub.AskByError if request.errors else self._stub.Ask
+        by_error = self._stub.AskByError if request.errors else self._stub.Ask
+        asking = self._stub.AskRequiring if request.require else by_error
         return ASKED.read(call(asking, message, deadline_seconds=self._deadline))
 
-    def watch(self, plan_id: str, *, seen: int, wait_seconds: float, pause: Pause = time.sleep) -> Progress | Answer:
-        """The next progress after `seen`, or the whole answer."""
-        watched = self._watched(Watch(plan_id, seen, wait_seconds))
+    def watch(
+        self,
+        plan_id: str,
+        *,
+        seen: int,
+        wait_seconds: float,
+        pause: Pause = time.sleep,
+        each: Each = operator.call,
+    ) -> Progress | Answer:
+        """The next progress after `seen`, or the whole answer, page by page."""
+        watched = each(lambda: self._watched(Watch(plan_id, seen, wait_seconds)))
         match watched.outcome:
             case Progress():
                 if watched.pause_seconds > 0.0:
                     pause(watched.pause_seconds)
                 return watched.outcome
             case Page():
-                return self._whole(watched.outcome)
+                return self._whole(watched.outcome, each)
 
     def preview(self, request: AskRequest) -> Preview:
         """What a question would cost and how good its answer would be."""
@@ -237,7 +251,7 @@ class AnalystCalls:
         reply = call(self._stub.Await, WATCH.write(watch), deadline_seconds=_poll_seconds(watch.wait_seconds))
         return read_watched(reply)
 
-    def _whole(self, page: Page) -> Answer:
+    def _whole(self, page: Page, each: Each) -> Answer:
         """The answer with what all its pages bring; each must continue the one before."""
         answer, total, sizes, all_bytes = page.answer, page.total, page.updates.sizes, page.updates.total
         estimates: list[Estimate] = []
@@ -251,7 +265,8 @@ class AnalystCalls:
             if len(estimates) == total and len(content) == all_bytes:
                 updates = joined(sizes, bytes(content))
                 return dataclasses.replace(answer, estimates=tuple(estimates), updates=updates)
-            outcome = self._watched(Watch(answer.plan_id, 0, 0.0, len(estimates), len(content))).outcome
+            watch = Watch(answer.plan_id, 0, 0.0, len(estimates), len(content))
+            outcome = each(functools.partial(self._watched, watch)).outcome
             if not isinstance(outcome, Page):
                 raise MalformedMessage(_UNFITTING)
             page = outcome

@@ -45,6 +45,8 @@ _BOTH: Options = [
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_MILLISECONDS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MILLISECONDS),
+    # No heartbeat is sent beside a ping that is under way, and gRPC itself would wait a minute for that one.
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MILLISECONDS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.compression_enabled_algorithms_bitset", _NO_COMPRESSION),

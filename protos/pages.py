@@ -18,7 +18,15 @@ from protos._generated import answer_pb2
 from protos.words import ANSWER, ESTIMATE, PROGRESS, Wait
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.limits import NUMBER_BYTES, Names, Whole, refuse
-from wardround.federation.question.answer import MAX_ESTIMATES, MAX_UPDATE_BYTES, Answer, Estimate, Progress, Update
+from wardround.federation.question.answer import (
+    MAX_ESTIMATES,
+    MAX_UPDATE_BYTES,
+    Answer,
+    Estimate,
+    Excerpt,
+    Progress,
+    Update,
+)
 from wardround.federation.question.query import MAX_DIMENSION
 
 PAGE_BYTES = 1024 * 1024
@@ -62,13 +70,20 @@ class Watched:
 
 
 def write_watched(
-    outcome: Progress | Answer, *, first_estimate: int, first_update_byte: int = 0, pause_seconds: float = 0.0
+    outcome: Progress | Answer | Excerpt,
+    *,
+    first_estimate: int,
+    first_update_byte: int = 0,
+    pause_seconds: float = 0.0,
 ) -> pb.AwaitReply:
     """Progress, or as much of an answer from `first_estimate` and `first_update_byte` on as one message takes."""
     match outcome:
         case Progress():
             return pb.AwaitReply(progress=PROGRESS.write(outcome), pause_milliseconds=_WAIT.number(pause_seconds))
         case Answer():
+            whole = Excerpt(outcome, 0, len(outcome.estimates))
+            return pb.AwaitReply(page=_write_page(whole, first_estimate, first_update_byte))
+        case Excerpt():
             return pb.AwaitReply(page=_write_page(outcome, first_estimate, first_update_byte))
 
 
@@ -95,15 +110,16 @@ def joined(sizes: Sequence[tuple[str, int]], content: bytes) -> tuple[Update, ..
     return tuple(updates)
 
 
-def _write_page(answer: Answer, first_estimate: int, first_update_byte: int) -> pb.AnswerPage:
-    _require(first_estimate <= len(answer.estimates), "an answer has no such estimate.")
-    estimates = tuple(_fitting(islice(answer.estimates, first_estimate, None)))
+def _write_page(excerpt: Excerpt, first_estimate: int, first_update_byte: int) -> pb.AnswerPage:
+    answer, skipped = excerpt.answer, first_estimate - excerpt.first
+    _require(0 <= skipped <= len(answer.estimates), "an answer has no such estimate.")
+    estimates = tuple(_fitting(islice(answer.estimates, skipped, None)))
     room = max(PAGE_BYTES - sum(estimate.ByteSize() for estimate in estimates), 0)
     part = _cut(answer.updates, first=first_update_byte, room=room)
     page = pb.AnswerPage(
         answer=ANSWER.write(dataclasses.replace(answer, estimates=())),
         first_estimate=first_estimate,
-        all_estimates=len(answer.estimates),
+        all_estimates=excerpt.total,
         updates=[pb.UpdateSize(site=site, bytes=size) for site, size in part.sizes],
         first_update_byte=part.first,
         update_bytes=part.content,

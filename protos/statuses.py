@@ -51,6 +51,7 @@ STATUS: Mapping[type[FederationError], grpc.StatusCode] = {
     errors.LedgerBusy: grpc.StatusCode.UNAVAILABLE,
     errors.DeadlinePassed: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.AwaitingApproval: grpc.StatusCode.UNAVAILABLE,
+    errors.SitesAway: grpc.StatusCode.UNAVAILABLE,
     errors.SourceFailed: grpc.StatusCode.UNAVAILABLE,
     errors.SourceAway: grpc.StatusCode.UNAVAILABLE,
     errors.ProtocolViolation: grpc.StatusCode.INVALID_ARGUMENT,

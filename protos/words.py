@@ -37,16 +37,9 @@ from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, SignedTask
-from wardround.federation.question.answer import (
-    MAX_ESTIMATES,
-    MAX_UPDATE_BYTES,
-    Answer,
-    BudgetReport,
-    Estimate,
-    Preview,
-    Progress,
-)
+from wardround.federation.question.answer import MAX_ESTIMATES, MAX_UPDATE_BYTES, Answer, Estimate, Preview, Progress
 from wardround.federation.question.query import Query
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.public_limits import PublicSite
@@ -89,7 +82,7 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedPlan:
     """A plan that a site has lost, and from which byte on it wants what it released for it."""
 
     plan_id: PlanId
@@ -173,7 +166,7 @@ REJOINING: Record[Head, site.RejoinRequest] = WORDS.alone(_REACHED, site.RejoinR
 _PLACE = Annotated[int, Whole("a place of a chain", upper=2**62)]
 RETURN_AFTER: Record[int, site.ReturnChainRequest] = WORDS.alone(_PLACE, site.ReturnChainRequest)
 RETURNED_CHAIN: Record[tuple[Entry, ...], site.ReturnChainReply] = WORDS.alone(_CHAIN, site.ReturnChainReply)
-WANTED = WORDS.record(Wanted, site.ReturnPlanRequest)
+WANTED = WORDS.record(WantedPlan, site.ReturnPlanRequest)
 RETURNED = WORDS.record(Returned, site.ReturnPlanReply)
 _AFTER_PLAN = Annotated[str, Form("a list begins after a plan id.", re.compile(r"(?:[0-9a-f]{64})?"))]
 _RESERVED = Annotated[tuple[PlanId, ...], Many("too many plans are listed at once.", MAX_SHOWN)]

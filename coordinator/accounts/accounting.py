@@ -88,10 +88,11 @@ class Accounting:
         self._ledger = ledger
         self._clock = clock
 
-    def reserve(self, asked: PlannedQuestion) -> None:
+    def reserve(self, asked: PlannedQuestion, *, require: int = 0) -> None:
         """Charge the plan at every participant and open its tasks, once; `BudgetExceeded` does neither.
 
-        The first round of a training charges all of it, and each further one nothing.
+        The first round of a training charges all of it, and each further one nothing. How many hospitals the answer
+        must have is written down with it.
         """
         plan, charge, study = asked.plan, asked.planned.charge, self._ledger.study
         if self._ledger.rounds.charged(plan.plan_id) is not None:
@@ -102,7 +103,8 @@ class Accounting:
             due = _due(plan, charge, study, round_.begun)
             if (excess := _excess(Balances(study, round_.spent), asked.question, due)) is not None:
                 raise BudgetExceeded(asked=excess.asked, remaining=excess.remaining)
-            round_.charge(asked.question, due, at=self._clock.date(), now=self._clock.now())
+            now = self._clock.now()
+            round_.charge(asked.question, due, require=require, at=self._clock.date(), now=now)
 
     def excess(self, asked: PlannedQuestion) -> Shortfall | None:
         """What the question would be refused with now; nothing is charged."""

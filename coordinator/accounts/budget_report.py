@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from coordinator.accounts.accounting import Balances
@@ -22,7 +22,15 @@ from coordinator.store.members import MemberState, SiteRecord
 from coordinator.store.rounds import ChargeEntry
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger.entry_body import cost_in, decode_body, facts_in, text_in
-from wardround.federation.question.answer import BudgetReport, ByOverlap, Loss, SiteBudget, Spending, Statement
+from wardround.federation.question.answer import Loss
+from wardround.federation.question.study_budget import (
+    BudgetReport,
+    ByOverlap,
+    SiteBudget,
+    SiteStanding,
+    Spending,
+    Statement,
+)
 from wardround.federation.study.study import Study
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.accounting.events import Event, Schedule
@@ -220,8 +228,8 @@ class Reporting:
         self._sequence = 0
         self._figures: _Figures | None = None
 
-    def report(self) -> BudgetReport:
-        """The budget as the ledger has it now."""
+    def report(self, *, live: Collection[str] | None = None) -> BudgetReport:
+        """The budget as the ledger has it now; `live` are the sites that are there, where that is known."""
         study = self._ledger.study
         # Whoever asks meanwhile waits here, where nobody who charges or releases ever comes by.
         with self._guard:
@@ -237,7 +245,12 @@ class Reporting:
             remaining=seen.balances.remaining(delta=study.cap.delta),
             accountants=figures.accountants,
             sites=tuple(
-                SiteBudget(site.name, seen.balances.site_spent(site.name), frozen=site.state is MemberState.FROZEN)
+                SiteBudget(
+                    site.name,
+                    seen.balances.site_spent(site.name),
+                    frozen=site.state is MemberState.FROZEN,
+                    standing=standing_of(site, live),
+                )
                 for site in seen.sites
             ),
             events=figures.charges,
@@ -294,6 +307,17 @@ class Reporting:
             for _, level in kept
         }
         return tuple(Spending(level.date, number, self._epsilons[level.spent]) for number, level in kept)
+
+
+def standing_of(site: SiteRecord, live: Collection[str] | None) -> SiteStanding:
+    """Whether a site takes part, and is there as far as that is known."""
+    match site.state:
+        case MemberState.FROZEN:
+            return SiteStanding.FROZEN
+        case MemberState.REVOKED:
+            return SiteStanding.REVOKED
+        case MemberState.ACTIVE:
+            return SiteStanding.AWAY if live is not None and site.name not in live else SiteStanding.ACTIVE
 
 
 def _news(seen: _Reading) -> Iterator[Reserved | Voided]:

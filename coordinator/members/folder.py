@@ -1,6 +1,7 @@
 """The coordinator's folder: what `init` makes and every other command opens.
 
 study.toml  coordinator.toml  identity.pem  authority/  ledger.sqlite  address  enrolment_address  serving  pieces/
+presence.json
 
 coordinator.toml says where the coordinator listens, how long what it issues lives, and how much callers may take. While
 `init` has not come to its end there is a file `unfinished` besides. That alone tells an init that was cut short, which

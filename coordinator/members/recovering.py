@@ -18,7 +18,7 @@ from coordinator.store.recovery import Confirmed
 from protos.words import stored_plan
 from wardround.federation.errors import ConfigurationMistaken, Mistaken
 from wardround.federation.ledger.folder_copy import MARK
-from wardround.federation.ledger.sqlite_file import serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.private_files import sync_folder
 
 
@@ -59,6 +59,7 @@ def recover(path: Path, names: Confirmed) -> tuple[str, ...]:
             _require(names.sites + names.without, known.sites, "site")
             _require(names.analysts, known.analysts, "analyst")
             ledger.rounds.rewrite_messages(stored_plan)
+            ledger.attest_rows()
             revoked = ledger.recovery.recover(names, least=ledger.study.min_sites)
         finally:
             ledger.close()

@@ -18,7 +18,7 @@ from typing import Protocol
 from coordinator.clock import Clock
 from coordinator.rounds.dispatch import round_key
 from coordinator.rounds.round import Round
-from wardround.federation.errors import FederationError, Refused, Unavailable
+from wardround.federation.errors import FederationError, Refused, SitesAway, Unavailable
 
 LOOK_SECONDS = 1.0
 """A change made by another process is announced to nobody; somebody looks this often while a round is open."""
@@ -108,6 +108,8 @@ class ThreadedAttendant:
             case None:
                 with self._changed:
                     self._ended.pop(plan_id, None)
+            case SitesAway() as away:
+                log.info("round %s ended: %s", plan_id[:12], away.code)
             case Unavailable() as busy:
                 log.info("round %s is concluded later: %s", plan_id[:12], busy.code)
                 self._plan(plan_id, RETRY_SECONDS)

@@ -8,7 +8,6 @@ analyst hears comes from the ledger.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator
 
 from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
@@ -16,50 +15,41 @@ from coordinator.accounts.budget_report import Reporting
 from coordinator.clock import Clock, RealClock
 from coordinator.members.older_copy import refuse_if_older
 from coordinator.members.own_signature import require_own
+from coordinator.members.presence import Presence
 from coordinator.members.roster import Roster
 from coordinator.planning.by_error import FACTORS, ByError, split_by_cost
-from coordinator.planning.dearer import dearer_noise
 from coordinator.planning.expected import expected_errors
 from coordinator.planning.foreseeing import answerable, error_cost, foreseen
-from coordinator.planning.plans import loss_of, planned_for, step_plan, step_target, target_of
+from coordinator.planning.plans import loss_of
+from coordinator.rounds.admitting import Admitting
 from coordinator.rounds.attending import Attendant, ThreadedAttendant
 from coordinator.rounds.calls_inside import STOPPING, CallsInside
 from coordinator.rounds.collection import Collection
-from coordinator.rounds.combining import updates
 from coordinator.rounds.dispatch import Dispatch, round_key
 from coordinator.rounds.open_rounds import OpenRounds
+from coordinator.rounds.question_forms import QuestionForms
 from coordinator.rounds.rejoining import Rejoining
 from coordinator.rounds.returning import Returning
 from coordinator.rounds.round import Round, ended_without_answer
-from coordinator.rounds.statements import Replays, statement, told_answer
-from coordinator.rounds.stored_answers import decode_answer
+from coordinator.rounds.statements import WHOLE, Telling, Wanted, statement
+from coordinator.rounds.stored_answers import read_answer
 from coordinator.store.ledger import Ledger
-from coordinator.store.members import MemberState
-from coordinator.store.rounds import Question
+from coordinator.store.rounds import Outcome, Question
 from wardround.federation.errors import (
     AwaitingApproval,
     BudgetExceeded,
     InvariantBroken,
     PeerUnreachable,
-    TooFewSites,
     Unavailable,
 )
-from wardround.federation.forms.release import decode_release
 from wardround.federation.forms.totals import NoiseSetting
-from wardround.federation.models.step_layout import StepLayout, step_form
+from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import Step
-from wardround.federation.plan.plan import Plan, PrivacyTarget, planned
+from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
-from wardround.federation.question.answer import (
-    Answer,
-    BudgetReport,
-    DearerNoise,
-    ErrorCost,
-    ExpectedError,
-    Preview,
-    Progress,
-)
+from wardround.federation.question.answer import Answer, ErrorCost, Excerpt, ExpectedError, Preview, Progress
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.trust.enrolment import Presenting, Standing
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.public_limits import PublicLimits, PublicSite
@@ -69,8 +59,9 @@ class Coordinator:
     """One study's coordinator over its ledger, which it closes in the end.
 
     Open rounds have no threads of their own; a few look after all of them. A simulation hands in an `attendant` and a
-    `clock` that let the sites of the same process work instead. `noiseless` and `trusted_total` only say what a
-    simulation's sites do, so that the error bars are right; they change no noise.
+    `clock` that let the sites of the same process work instead; without `presence` its sites are always there.
+    `noiseless` and `trusted_total` only say what a simulation's sites do, so that the error bars are right; they change
+    no noise.
     """
 
     def __init__(
@@ -80,6 +71,7 @@ class Coordinator:
         clock: Clock | None = None,
         attendant: Attendant | None = None,
         rounds: OpenRounds | None = None,
+        presence: Presence | None = None,
         noiseless: bool = False,
         trusted_total: bool = False,
     ) -> None:
@@ -89,6 +81,9 @@ class Coordinator:
         self.roster = Roster(ledger)
         self._clock: Clock = RealClock() if clock is None else clock
         self._clock.go_on_from(ledger.rounds.served())
+        self._presence = presence
+        if presence is not None:
+            presence.begin(self._clock)
         self._setting = NoiseSetting(noiseless=noiseless, trusted_total=trusted_total)
         self._rounds = OpenRounds() if rounds is None else rounds
         self._accounting = Accounting(ledger, self._clock)
@@ -98,8 +93,10 @@ class Coordinator:
         self._line = Round(ledger, self._clock, self._accounting, self._dispatch, self._rounds, self._setting)
         self._attendant: Attendant = ThreadedAttendant() if attendant is None else attendant
         self._attendant.attend(self._line, self._clock)
+        self._admitting = Admitting(ledger, self._clock, self._rounds, presence)
+        self._forms = QuestionForms(ledger, self._accounting, self._setting)
         self._reporting = Reporting(ledger)
-        self._replays = Replays()
+        self._telling = Telling(ledger, self._accounting, self._setting)
         self._calls = CallsInside(self._clock)
         self._inside = self._calls.one
         self.returning = Returning(ledger, self._calls)
@@ -112,6 +109,9 @@ class Coordinator:
     def greet(self, site: str, presenting: Presenting) -> Standing:
         """Hear a site's limits and its newest receipt, and say how far its own ledger is known."""
         with self._inside():
+            self._heard(site)
+            if self._presence is not None:
+                self._presence.note_version(site, presenting.version)
             refuse_if_older(self.ledger, site, presenting.receipt)
             self.ledger.members.note_limits(site, presenting.limits)
             return self._rejoining.standing(site)
@@ -135,13 +135,17 @@ class Coordinator:
     def claim(self, site: str, *, wait_seconds: float, receipt: Entry | None = None) -> SignedTask | None:
         """A task that `site` has yet to answer, waiting up to `wait_seconds` for one."""
         with self._inside():
+            self._heard(site)
             refuse_if_older(self.ledger, site, receipt)
             self._rejoining.refuse_unless_back(site)
-            return self._dispatch.claim(site, wait_seconds=wait_seconds)
+            task = self._dispatch.claim(site, wait_seconds=wait_seconds)
+            self._heard(site)
+            return task
 
     def submit(self, site: str, submission: Submission) -> Entry | None:
         """Take a site's answer; a release or a signed refusal gets a receipt, the same one every time."""
         with self._inside():
+            self._heard(site)
             self._rejoining.refuse_unless_back(site)
             self._rejoining.refuse_while_recovering()
             receipt = self._collection.accept(site, submission)
@@ -151,15 +155,18 @@ class Coordinator:
     def ask(self, analyst: str, request: AskRequest) -> str:
         """The plan id of the question: stored, or charged and opened durably, with its round on the way."""
         with self._for(analyst):
-            questions = self._questions(analyst, request)
+            questions = self._forms.questions(analyst, request)
             require_own(request.asked_by, analyst=analyst, plan=questions[0].plan)
             known = self._known(questions)
             if known is not None and self._answered(known.plan):
-                self._replays.note(analyst, known.plan.plan_id, replayed=True)
+                self._admitting.check_kept(known.plan, self._kept(known.plan), request.require)
+                self._telling.replays.note(analyst, known.plan.plan_id, replayed=True)
                 return known.plan.plan_id
-            asked = self._begin(analyst, self._answerable(questions) if known is None else (known,))
+            possible = self._answerable(questions) if known is None else (known,)
+            admitted = self._admitting.admitted(possible, request.require, paid=known is not None)
+            asked = self._begin(analyst, admitted, require=request.require)
             plan_id = asked.plan.plan_id
-            self._replays.note(analyst, plan_id, replayed=False)
+            self._telling.replays.note(analyst, plan_id, replayed=False)
             self._attendant.look(plan_id)
             return plan_id
 
@@ -168,6 +175,13 @@ class Coordinator:
 
         Raises what the round ended with, where that was no answer.
         """
+        told = self.watch_excerpt(analyst, plan_id, seen=seen, wait_seconds=wait_seconds, wanted=WHOLE)
+        return told.answer if isinstance(told, Excerpt) else told
+
+    def watch_excerpt(
+        self, analyst: str, plan_id: str, *, seen: int, wait_seconds: float, wanted: Wanted
+    ) -> Progress | Excerpt:
+        """The same, with those estimates of the answer that are wanted."""
         with self._for(analyst):
             question = question_of(self.ledger, plan_id)
             self._attendant.drive(plan_id)
@@ -177,7 +191,7 @@ class Coordinator:
                 # Read before the ledger: a round that is not open by now has its answer there, or ended without.
                 told = self._rounds.told(plan_id)
                 if told is None:
-                    return self._concluded(analyst, question)
+                    return self._concluded(analyst, question, wanted)
                 if self._clock.ended:
                     raise PeerUnreachable(STOPPING)
                 if stewards := self._line.awaited_stewards(plan_id):
@@ -194,7 +208,7 @@ class Coordinator:
         It is about the plan that would be tried first among those that fit.
         """
         with self._for(analyst):
-            questions = self._questions(analyst, request)
+            questions = self._forms.questions(analyst, request)
             known = self._known(questions)
             asked, excess = (known, None) if known is not None else self._accounting.tried(self._answerable(questions))
             plan, form, study = asked.plan, asked.planned.layout, self.study
@@ -202,7 +216,7 @@ class Coordinator:
             expected: tuple[ExpectedError, ...] = ()
             if not isinstance(form, StepLayout):
                 split = split_by_cost(asked.planned.charge) if request.errors else ()
-                expected = expected_errors(plan, form, self._participants(), self._setting, split=split)
+                expected = expected_errors(plan, form, self._forms.participants(), self._setting, split=split)
             return Preview(
                 plan_id=plan.plan_id,
                 unit=study.unit.value,
@@ -220,14 +234,14 @@ class Coordinator:
                 excess=excess,
                 block=plan.block,
                 foreseen=foreseen(asked.planned, self.ledger.members.limits()),
-                dearer=None if excess is not None else self._dearer(asked.question),
+                dearer=None if excess is not None else self._telling.dearer(asked.question),
                 by_error=self._error_costs(analyst, request),
             )
 
     def sites(self, analyst: str) -> tuple[str, ...]:
         """The sites that would be asked now; `TooFewSites` when they are not enough."""
         with self._for(analyst):
-            return tuple(sorted(self._enough_participants()))
+            return tuple(sorted(self._forms.enough_participants()))
 
     def hospitals(self, analyst: str) -> tuple[PublicSite, ...]:
         """Every hospital that belongs to the study, by name, with what it says in public."""
@@ -237,7 +251,7 @@ class Coordinator:
     def budget(self, analyst: str) -> BudgetReport:
         """The study's budget as the ledger has it."""
         with self._for(analyst):
-            return self._reporting.report()
+            return self._reporting.report(live=self._admitting.there)
 
     def resume(self) -> None:
         """Continue every round that a stop or a crash left unfinished."""
@@ -276,54 +290,9 @@ class Coordinator:
             self._rejoining.refuse_while_recovering()
             yield
 
-    def _questions(self, analyst: str, request: AskRequest) -> tuple[PlannedQuestion, ...]:
-        """The forms in which the question could be asked, best first, each typed, laid out and priced here once."""
-        if isinstance(request.query, Step):
-            return (self._step(analyst, request, request.query),)
-        participants = self._enough_participants()
-        if request.errors:
-            by_error = ByError.of(request, request.query, self.study, participants, self._setting)
-            return tuple(by_error.asked(found, analyst) for found in by_error.planned())
-        target = target_of(request, self.study, participants)
-        self._require_within_cap(target)
-        return tuple(
-            PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta, request.asked_by), found)
-            for found in planned_for(request, request.query, target, self.study, tuple(participants))
-        )
-
-    def _step(self, analyst: str, request: AskRequest, step: Step) -> PlannedQuestion:
-        """A round of a training, asked of those who began it: one more hospital must not make it another training."""
-        study = self.study
-        # Before anything is hashed: only finite numbers have an encoding.
-        form = step_form(step, study)
-        began = frozenset(
-            self.ledger.trainings.participants(step, study_hash=study.study_hash, nonce=request.nonce.lower())
-        )
-        if began:
-            participants = {site.name: site.patients for site in self.roster.sites() if site.name in began}
-        else:
-            participants = self._enough_participants()
-        found = planned(step_plan(request, form, study, tuple(sorted(participants))), form, study)
-        target = step_target(found, study, participants)
-        if not began:
-            self._require_within_cap(target)
-        return PlannedQuestion(Question(found.plan, analyst, target.epsilon, target.delta, request.asked_by), found)
-
-    def _enough_participants(self) -> dict[str, int]:
-        participants, needed = self._participants(), self.study.min_sites
-        if len(participants) < needed:
-            raise TooFewSites(
-                f"{len(participants)} sites can be asked and the study needs {needed}; nothing was charged."
-            )
-        return participants
-
-    def _participants(self) -> dict[str, int]:
-        return {site.name: site.patients for site in self.roster.sites() if site.state is MemberState.ACTIVE}
-
-    def _require_within_cap(self, target: PrivacyTarget) -> None:
-        if target.epsilon > self.study.cap.epsilon:
-            left = self._accounting.balances().remaining(delta=target.delta)
-            raise BudgetExceeded(asked=target.epsilon, remaining=left.epsilon)
+    def _heard(self, site: str) -> None:
+        if self._presence is not None:
+            self._presence.heard(site)
 
     def _known(self, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion | None:
         """The form in which the question was asked before: answered if possible, else on its way."""
@@ -339,60 +308,34 @@ class Coordinator:
     def _answerable(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, ...]:
         return answerable(questions, self.ledger, self._accounting)
 
-    def _begin(self, analyst: str, questions: tuple[PlannedQuestion, ...]) -> PlannedQuestion:
+    def _begin(self, analyst: str, questions: tuple[PlannedQuestion, ...], *, require: int) -> PlannedQuestion:
         """The first of the questions that the budget admits, reserved and opened."""
         with self._rounds.room(analyst, [asked.plan.plan_id for asked in questions]):
             for asked in questions[:-1]:
                 try:
-                    self._line.begin(asked)
+                    self._line.begin(asked, require=require)
                 except BudgetExceeded:
                     continue
                 return asked
-            self._line.begin(questions[-1])
+            self._line.begin(questions[-1], require=require)
             return questions[-1]
 
     def _error_costs(self, analyst: str, request: AskRequest) -> tuple[ErrorCost, ...]:
         """What half of the errors would cost, the same, and twice."""
         if isinstance(request.query, Step) or not request.errors:
             return ()
-        by_error = ByError.of(request, request.query, self.study, self._participants(), self._setting)
+        by_error = ByError.of(request, request.query, self.study, self._forms.participants(), self._setting)
         return tuple(error_cost(by_error, analyst, factor, self._known, self._accounting) for factor in FACTORS)
 
-    def _dearer(self, question: Question) -> DearerNoise | None:
-        asked = {site.name: site.patients for site in self.roster.sites() if site.name in question.plan.addressed}
-        return dearer_noise(question, self.study, asked, self._setting)
-
-    def _concluded(self, analyst: str, question: Question) -> Answer:
+    def _concluded(self, analyst: str, question: Question, wanted: Wanted) -> Excerpt:
         """The answer of a round that is not open; raises why there is none."""
-        if (answer := self._answer(analyst, question)) is not None:
-            return answer
+        if (excerpt := self._telling.excerpt(analyst, question, wanted)) is not None:
+            return excerpt
         plan_id = question.plan.plan_id
         raise (self._attendant.ended(plan_id) or ended_without_answer(self.ledger, plan_id)).with_traceback(None)
 
+    def _kept(self, plan: Plan) -> Outcome:
+        return read_answer(self.ledger.answers.text(plan.plan_id) or "").answer.outcome
+
     def _answered(self, plan: Plan) -> bool:
         return self.ledger.answers.exists(plan.plan_id)
-
-    def _answer(self, analyst: str, question: Question) -> Answer | None:
-        plan_id = question.plan.plan_id
-        with self.ledger.one_moment():
-            text = self.ledger.answers.text(plan_id)
-            if text is None:
-                return None
-            now = self._accounting.balances()
-            payloads = self.ledger.submissions.releases(plan_id) if isinstance(question.plan.query, Step) else {}
-        replayed = self._replays.replayed(analyst, plan_id, otherwise=analyst != question.analyst)
-        stored = decode_answer(text)
-        answer = told_answer(
-            question.plan,
-            stored,
-            now,
-            self.study,
-            delta=question.delta,
-            replayed=replayed,
-            dearer=self._dearer(question),
-        )
-        if not isinstance(question.plan.query, Step):
-            return answer
-        # Not stored a second time: what the sites released is the answer.
-        releases = [decode_release(payloads[site]) for site in stored.outcome.answered]
-        return dataclasses.replace(answer, updates=updates(releases, by_site=question.plan.query.training.by_site))

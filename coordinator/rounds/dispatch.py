@@ -39,10 +39,11 @@ class Dispatch:
         The charge stands, so their answer is already paid for. A round that was only reserved, by an earlier version,
         is opened for all.
         """
-        if not self._may_open(self._ledger.rounds.standing(plan.plan_id)):
+        needed = self._ledger.rounds.needed(plan.plan_id)
+        if not _may_open(self._ledger.rounds.standing(plan.plan_id), needed=needed):
             return
         with self._ledger.tasks.opening(plan) as round_:
-            if self._may_open(round_.before):
+            if _may_open(round_.before, needed=needed):
                 round_.open(at=self._clock.date(), now=self._clock.now())
 
     def claim(self, site: str, *, wait_seconds: float) -> SignedTask | None:
@@ -62,12 +63,14 @@ class Dispatch:
                 return None
             self._clock.wait(site_key(site), seen=seen, seconds=min(left, pause))
 
-    def _may_open(self, standing: RoundStanding) -> bool:
-        match standing:
-            case RoundStanding(RoundState.RESERVED, _):
-                return True
-            case RoundStanding(RoundState.SETTLED, Outcome(answered, _, missing)):
-                # Whoever released or refused has said its last word; only the missing can still change the outcome.
-                return len(answered) < self._ledger.study.min_sites and bool(missing)
-            case _:
-                return False
+
+def _may_open(standing: RoundStanding, *, needed: int) -> bool:
+    """Whether a round waits to be opened, or to be opened again for those that are missing."""
+    match standing:
+        case RoundStanding(RoundState.RESERVED, _):
+            return True
+        case RoundStanding(RoundState.SETTLED, Outcome(answered, _, missing)):
+            # Whoever released or refused has said its last word; only the missing can still change the outcome.
+            return len(answered) < needed and bool(missing)
+        case _:
+            return False

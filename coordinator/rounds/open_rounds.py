@@ -239,6 +239,16 @@ class OpenRounds:
         with self._guard:
             return tuple(self._rounds)
 
+    def at_work(self) -> frozenset[str]:
+        """The sites that took up a task and have not answered it."""
+        with self._guard:
+            return frozenset(
+                site
+                for found in self._rounds.values()
+                for site, state in found.states.items()
+                if state is SiteState.CLAIMED
+            )
+
     def move(self, plan_id: str, site: str, state: SiteState, *, now: float) -> None:
         """A site said where it is with a plan."""
         with self._guard:

@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
 from coordinator.clock import Clock
 from coordinator.planning.plans import loss_of, planned_again
+from coordinator.rounds.admitting import unmet
 from coordinator.rounds.combining import combine_releases, impossible
 from coordinator.rounds.dispatch import Dispatch, round_key, site_key
 from coordinator.rounds.open_rounds import SHARE_FOR_THE_AWAY, OpenRound, OpenRounds, Window
 from coordinator.rounds.rejoining import LOST
-from coordinator.rounds.stored_answers import StoredAnswer, encode_answer
+from coordinator.rounds.stored_answers import StoredAnswer, write_answer
+from coordinator.store.kept_answers import WrittenAnswer
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question, RoundState
-from wardround.federation.errors import FederationError, PlanRefused, TooFewSites, Unavailable
+from wardround.federation.errors import FederationError, PlanRefused, SitesAway, TooFewSites, Unavailable
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release, decode_release
 from wardround.federation.forms.totals import NoiseSetting
@@ -49,9 +51,15 @@ class Round:
     _rounds: OpenRounds
     _setting: NoiseSetting
 
-    def begin(self, asked: PlannedQuestion) -> None:
-        """What is durable before an analyst hears of the plan; then the sites are told."""
-        self._accounting.reserve(asked)
+    def begin(self, asked: PlannedQuestion, *, require: int = 0) -> None:
+        """What is durable before an analyst hears of the plan; then the sites are told.
+
+        The round keeps no answer of fewer hospitals than are required. Of several who ask the same, the one who
+        requires least is heard.
+        """
+        sites = min(require, len(asked.plan.participants))
+        self._accounting.reserve(asked, require=sites)
+        self._ledger.rounds.require_no_more(asked.plan.plan_id, sites)
         self._dispatch.open_again(asked.plan)
         self._open(asked.question, asked)
 
@@ -85,13 +93,17 @@ class Round:
         Why there is none is remembered before the round is no longer open, so that whoever watches can be told.
 
         Raises:
-            Refused: there is no answer; the round has ended.
+            Refused, SitesAway: there is no answer; the round has ended.
             Unavailable: nothing was decided; it is still open.
         """
         with self._rounds.looking(plan_id) as found:
             asked = None if found is None else found.asked
         try:
             self._settle(asked or planned_again(question_of(self._ledger, plan_id), self._ledger.study))
+        except SitesAway as away:
+            remember(plan_id, away)
+            self._rounds.remove(plan_id)
+            raise
         except Unavailable:
             with self._rounds.looking(plan_id) as found:
                 if found is not None:
@@ -128,7 +140,7 @@ class Round:
         ledger, plan_id = self._ledger, question.plan.plan_id
         with ledger.one_moment():
             standing = ledger.rounds.standing(plan_id)
-            if standing.state is RoundState.ANSWERED or self._has_ended(standing.outcome):
+            if standing.state is RoundState.ANSWERED or self._has_ended(plan_id, standing.outcome):
                 return
             opened = OpenRound(question, self._window(question.plan), self._states(question.plan), asked=asked)
             opened.approve_by = ledger.trainings.first_opened_at(plan_id) + ledger.study.approval_seconds
@@ -163,13 +175,14 @@ class Round:
         since = self._clock.date() - date if opened is None else now - opened
         left = min(max(study.deadline_seconds - since, 0.0), study.deadline_seconds)
         away = self._ledger.trainings.away(plan.plan_id)
-        return Window(now + left, study.deadline_seconds * SHARE_FOR_THE_AWAY, away, study.min_sites)
+        needed = self._ledger.rounds.needed(plan.plan_id)
+        return Window(now + left, study.deadline_seconds * SHARE_FOR_THE_AWAY, away, needed)
 
     def _settle(self, asked: PlannedQuestion) -> None:
         """The answer to a step holds no more than who answered: its sums are the releases themselves."""
         plan, form, ledger = asked.plan, asked.planned.layout, self._ledger
         few = isinstance(form, StepLayout) or form.dimension * len(plan.participants) <= FEW_NUMBERS
-        refused: TooFewSites | None = None
+        refused: FederationError | None = None
         with ledger.tasks.settling(plan.plan_id) as round_:
             outcome = self._accounting.settle(round_)
             if few:
@@ -180,7 +193,9 @@ class Round:
         if refused is not None:
             raise refused
 
-    def _answer(self, asked: PlannedQuestion, outcome: Outcome, keep: Callable[[str], None]) -> TooFewSites | None:
+    def _answer(
+        self, asked: PlannedQuestion, outcome: Outcome, keep: Callable[[WrittenAnswer], None]
+    ) -> FederationError | None:
         """Keep the answer of a settled round; why there is none, otherwise."""
         plan, form, study = asked.plan, asked.planned.layout, self._ledger.study
         releases = [] if isinstance(form, StepLayout) else self._released(plan, outcome)
@@ -188,8 +203,8 @@ class Round:
         if left_out:
             log.warning("round %s leaves out %s: impossible totals", plan.plan_id[:12], ", ".join(left_out))
         kept = outcome.without(left_out)
-        if len(kept.answered) < study.min_sites:
-            return too_few(kept, study, left_out)
+        if (refused := short_of(self._ledger, plan.plan_id, kept, left_out)) is not None:
+            return refused
         estimates: tuple[Estimate, ...] = ()
         if isinstance(form, AnswerLayout):
             declared = {site.name: site.patients for site in self._ledger.members.sites()}
@@ -206,16 +221,16 @@ class Round:
             noiseless=self._setting.noiseless,
             left_out=left_out,
         )
-        keep(encode_answer(answer))
+        keep(write_answer(answer))
         return None
 
     def _released(self, plan: Plan, outcome: Outcome) -> list[Release]:
         stored = self._ledger.submissions.releases(plan.plan_id)
         return [decode_release(stored[site]) for site in outcome.answered]
 
-    def _has_ended(self, outcome: Outcome | None) -> bool:
+    def _has_ended(self, plan_id: str, outcome: Outcome | None) -> bool:
         """Whether a round was settled with too few answers."""
-        return outcome is not None and len(outcome.answered) < self._ledger.study.min_sites
+        return outcome is not None and len(outcome.answered) < self._ledger.rounds.needed(plan_id)
 
     def _unfinished(self) -> list[Question]:
         """Every round that has neither an answer nor ended with too few sites, oldest first."""
@@ -224,7 +239,7 @@ class Round:
             return [
                 question_of(ledger, found)
                 for found in ledger.rounds.unanswered()
-                if not self._has_ended(ledger.rounds.standing(found).outcome)
+                if not self._has_ended(found, ledger.rounds.standing(found).outcome)
             ]
 
 
@@ -233,9 +248,18 @@ def ended_without_answer(ledger: Ledger, plan_id: str) -> FederationError:
     if ledger.recovery.is_lost(plan_id, ""):
         return PlanRefused(LOST)
     outcome = ledger.rounds.standing(plan_id).outcome
-    if outcome is not None and len(outcome.answered) < ledger.study.min_sites:
-        return too_few(outcome, ledger.study)
-    return Unavailable("The round is not running now; ask again.")
+    refused = None if outcome is None else short_of(ledger, plan_id, outcome)
+    return refused or Unavailable("The round is not running now; ask again.")
+
+
+def short_of(ledger: Ledger, plan_id: str, outcome: Outcome, left_out: tuple[str, ...] = ()) -> FederationError | None:
+    """Why a settled round has no answer: fewer sites answered than the question requires, or the study needs."""
+    needed = ledger.rounds.needed(plan_id)
+    if len(outcome.answered) >= needed:
+        return None
+    if ledger.rounds.required(plan_id):
+        return unmet(outcome, needed, left_out)
+    return too_few(outcome, ledger.study, left_out)
 
 
 def too_few(outcome: Outcome, study: Study, left_out: tuple[str, ...] = ()) -> TooFewSites:

@@ -4,50 +4,117 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from coordinator.accounts.accounting import Balances
-from coordinator.rounds.stored_answers import StoredAnswer
+from coordinator.accounts.accounting import Accounting, Balances
+from coordinator.planning.dearer import dearer_noise
+from coordinator.rounds.combining import updates
+from coordinator.rounds.stored_answers import PAGE_ESTIMATES, StoredAnswer, read_answer, with_pages
+from coordinator.store.ledger import Ledger
+from coordinator.store.rounds import Question
 from wardround.federation.errors import InvariantBroken
+from wardround.federation.forms.release import decode_release
+from wardround.federation.forms.totals import NoiseSetting
+from wardround.federation.models.training import Step
 from wardround.federation.plan.plan import Plan
-from wardround.federation.question.answer import Answer, DearerNoise, Loss, PrivacyStatement
-from wardround.federation.study.study import Study
+from wardround.federation.question.answer import (
+    Answer,
+    DearerNoise,
+    Excerpt,
+    Loss,
+    PrivacyStatement,
+    Update,
+)
 
 _REMEMBERED = 10_000
 
 
-def told_answer(
-    plan: Plan,
-    stored: StoredAnswer,
-    now: Balances,
-    study: Study,
-    *,
-    delta: float,
-    replayed: bool,
-    dearer: DearerNoise | None,
-) -> Answer:
-    """The answer of a plan."""
-    if stored.mechanism != plan.mechanism.value:
-        raise InvariantBroken(private="a stored answer was made by another plan")
-    return Answer(
-        plan_id=plan.plan_id,
-        unit=study.unit.value,
-        replayed=replayed,
-        noiseless=stored.noiseless,
-        answered=stored.outcome.answered,
-        refused=stored.outcome.refused,
-        missing=stored.outcome.missing,
-        estimates=stored.estimates,
-        privacy=statement(
-            now,
-            mechanism=stored.mechanism,
-            cost=stored.charged,
-            overlap=stored.overlap,
-            composition=stored.composition,
-            delta=delta,
-        ),
-        left_out=stored.left_out,
-        dearer=dearer,
-    )
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which estimates of an answer are read: those from number `first` on, at most so many if there is a limit."""
+
+    first: int = 0
+    most: int | None = None
+
+
+WHOLE = Wanted()
+
+
+class Telling:
+    """Answers from the ledger, of a long one as much as is wanted."""
+
+    def __init__(self, ledger: Ledger, accounting: Accounting, setting: NoiseSetting) -> None:
+        self._ledger = ledger
+        self._accounting = accounting
+        self._setting = setting
+        self.replays = Replays()
+
+    def excerpt(self, analyst: str, question: Question, wanted: Wanted) -> Excerpt | None:
+        """The stored answer to a question, if there is one."""
+        plan, ledger = question.plan, self._ledger
+        steps = isinstance(plan.query, Step)
+        with ledger.one_moment():
+            text = ledger.answers.text(plan.plan_id)
+            if text is None:
+                return None
+            now = self._accounting.balances()
+            payloads = ledger.submissions.releases(plan.plan_id) if steps else {}
+        stored, first, total = self._read(plan, text, wanted)
+        patients = {site.name: site.patients for site in ledger.members.sites()}
+        lacking = sorted(set(plan.participants) - set(stored.outcome.answered))
+        answer = Answer(
+            plan_id=plan.plan_id,
+            unit=ledger.study.unit.value,
+            replayed=self.replays.replayed(analyst, plan.plan_id, otherwise=analyst != question.analyst),
+            noiseless=stored.noiseless,
+            answered=stored.outcome.answered,
+            refused=stored.outcome.refused,
+            missing=stored.outcome.missing,
+            estimates=stored.estimates,
+            privacy=statement(
+                now,
+                mechanism=stored.mechanism,
+                cost=stored.charged,
+                overlap=stored.overlap,
+                composition=stored.composition,
+                delta=question.delta,
+            ),
+            updates=self._updates(plan, stored, payloads),
+            left_out=stored.left_out,
+            # Said once, with the first estimates: it is reckoned anew each time.
+            dearer=self.dearer(question) if first == 0 else None,
+            asked_patients=sum(patients[site] for site in plan.participants) if lacking else None,
+            lacking_patients=sum(patients[site] for site in lacking) if lacking else None,
+        )
+        return Excerpt(answer, first, total)
+
+    def dearer(self, question: Question) -> DearerNoise | None:
+        """That other noise would have been better, if so."""
+        sites = self._ledger.members.sites()
+        asked = {site.name: site.patients for site in sites if site.name in question.plan.addressed}
+        return dearer_noise(question, self._ledger.study, asked, self._setting)
+
+    def _read(self, plan: Plan, text: str, wanted: Wanted) -> tuple[StoredAnswer, int, int]:
+        """What is stored, with the wanted estimates; the number of the first, and how many there are in all."""
+        found = read_answer(text)
+        if found.answer.mechanism != plan.mechanism.value:
+            raise InvariantBroken(private="a stored answer was made by another plan")
+        first = min(wanted.first, found.total)
+        end = found.total if wanted.most is None else min(first + wanted.most, found.total)
+        stored, begins = found.answer, 0
+        if found.pages and first < end:
+            first_page, end_page = first // PAGE_ESTIMATES, -(-end // PAGE_ESTIMATES)
+            pages = self._ledger.answers.pages(plan.plan_id, first=first_page, end=end_page)
+            stored, begins = with_pages(found, pages, first_page=first_page), first_page * PAGE_ESTIMATES
+        return replace(stored, estimates=stored.estimates[first - begins : end - begins]), first, found.total
+
+    def _updates(self, plan: Plan, stored: StoredAnswer, payloads: Mapping[str, bytes]) -> tuple[Update, ...]:
+        """The sums of a step, which are not stored a second time: what the sites released is the answer."""
+        if not isinstance(plan.query, Step):
+            return ()
+        releases = [decode_release(payloads[site]) for site in stored.outcome.answered]
+        return updates(releases, by_site=plan.query.training.by_site)
 
 
 def statement(

@@ -1,7 +1,8 @@
 """What analysts may call: each method decodes, calls one function, encodes. The caller is checked every time.
 
-Of long updates somebody reads on in, a page costs what it holds and not the whole answer: one answer is kept at a time,
-and only until its last page. An answer never changes, so the ledger can always give it again.
+A page of an answer costs what it holds and not the whole answer: many estimates are stored on pages. Of long updates
+somebody reads on in, one answer is kept at a time, and only until its last page. An answer never changes, so the ledger
+can always give it again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import grpc
 
 from coordinator.members.roster import authorize
 from coordinator.rounds.coordinator import Coordinator
+from coordinator.rounds.statements import Wanted
+from coordinator.rounds.stored_answers import PAGE_ESTIMATES
 from protos._generated import analyst_service_pb2 as pb
 from protos._generated.analyst_service_pb2_grpc import AnalystServiceServicer
 from protos.pages import PAGE_BYTES, write_watched
@@ -31,11 +34,12 @@ from protos.words import (
     Watch,
     read_question,
 )
-from wardround.federation.question.answer import Answer, Progress
+from wardround.federation.question.answer import Excerpt, Progress
 from wardround.federation.trust.certificates import Role
 
 # Whoever reads longer updates than these has each page made from the ledger anew.
 KEPT_BYTES = 256 * PAGE_BYTES
+ESTIMATES_AT_ONCE = 4 * PAGE_ESTIMATES
 
 
 class PagedAnswer:
@@ -43,18 +47,18 @@ class PagedAnswer:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._kept: dict[tuple[str, str], Answer] = {}
+        self._kept: dict[tuple[str, str], Excerpt] = {}
 
-    def begun(self, analyst: str, watch: Watch) -> Answer | None:
+    def begun(self, analyst: str, watch: Watch) -> Excerpt | None:
         """The answer whose first page this analyst has read, if it is the one that is kept."""
         with self._guard:
             return self._kept.get((analyst, watch.plan_id)) if watch.first_update_byte > 0 else None
 
-    def note(self, analyst: str, watch: Watch, outcome: Progress | Answer) -> None:
+    def note(self, analyst: str, watch: Watch, outcome: Progress | Excerpt) -> None:
         """Keep an answer that has further pages, instead of any other, and let go of it with the last."""
-        if not isinstance(outcome, Answer):
+        if not isinstance(outcome, Excerpt):
             return
-        size = sum(len(update.total) for update in outcome.updates)
+        size = sum(len(update.total) for update in outcome.answer.updates)
         with self._guard:
             if watch.first_update_byte + PAGE_BYTES < size <= KEPT_BYTES:
                 self._kept = {(analyst, watch.plan_id): outcome}
@@ -92,11 +96,14 @@ class AnalystService(AnalystServiceServicer):
             pause_seconds=pause_seconds,
         )
 
-    def _news(self, analyst: str, watch: Watch) -> tuple[Progress | Answer, float]:
+    def _news(self, analyst: str, watch: Watch) -> tuple[Progress | Excerpt, float]:
         if (begun := self.reading.begun(analyst, watch)) is not None:
             return begun, 0.0
+        wanted = Wanted(watch.first_estimate, ESTIMATES_AT_ONCE)
         with self.room.seat(analyst, wait_seconds=watch.wait_seconds) as seat:
-            outcome = self.coordinator.watch(analyst, watch.plan_id, seen=watch.seen, wait_seconds=seat.wait_seconds)
+            outcome = self.coordinator.watch_excerpt(
+                analyst, watch.plan_id, seen=watch.seen, wait_seconds=seat.wait_seconds, wanted=wanted
+            )
         return outcome, seat.pause_seconds
 
     def Preview(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:
@@ -106,6 +113,10 @@ class AnalystService(AnalystServiceServicer):
 
     def AskByError(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:
         """The same, where the question says which error it takes."""
+        return self.Ask(request, context)
+
+    def AskRequiring(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:
+        """The same, where the question requires a number of hospitals."""
         return self.Ask(request, context)
 
     def PreviewByError(self, request: pb.PreviewRequest, context: grpc.ServicerContext) -> pb.PreviewReply:

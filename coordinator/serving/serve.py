@@ -18,6 +18,7 @@ import grpc
 from coordinator.clock import RealClock
 from coordinator.members.folder import CoordinatorFolder, create_folder, open_folder
 from coordinator.members.older_copy import refuse_to_serve_older
+from coordinator.members.presence import Presence, read_presence
 from coordinator.members.roster import Roster
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.rounds.open_rounds import OpenRounds
@@ -39,12 +40,13 @@ from protos.turns import FEWEST_NAMES, Turns
 from protos.words import stored_plan
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.ledger.folder_copy import refuse_backup
-from wardround.federation.ledger.sqlite_file import serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.strict_toml import join_address, split_address
 from wardround.federation.study.study import Study
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
 
 STOP_SECONDS = 5.0
+NOTE_SECONDS = 5.0
 
 log = logging.getLogger("wardround.coordinator")
 
@@ -62,6 +64,7 @@ def served_ledger(folder: CoordinatorFolder) -> Ledger:
     ledger = open_ledger(folder.path, study=folder.study(), identity=folder.identity())
     refuse_to_serve_older(ledger)
     ledger.rounds.rewrite_messages(stored_plan)
+    ledger.attest_rows()
     return ledger
 
 
@@ -96,8 +99,10 @@ class _Process:
         self._broken: list[InvariantBroken] = []
         ledger = served_ledger(folder)
         self._turns = Turns(names=max(FEWEST_NAMES, _names(ledger)), at_once=configuration.calls_at_once)
-        rounds = OpenRounds(most=configuration.open_rounds, most_of_one=configuration.open_rounds_per_analyst)
-        self._coordinator = Coordinator(ledger, clock=RealClock(self._turns.aside), rounds=rounds)
+        self._rounds = OpenRounds(most=configuration.open_rounds, most_of_one=configuration.open_rounds_per_analyst)
+        self._presence = Presence(read_presence(folder.path)[1])
+        clock = RealClock(self._turns.aside)
+        self._coordinator = Coordinator(ledger, clock=clock, rounds=self._rounds, presence=self._presence)
 
     def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -129,10 +134,17 @@ class _Process:
     def _attend(self, presented: Presented, enrolment: EnrolmentPort) -> None:
         """Renew our own certificates in time, and notice a round that broke a rule."""
         renewal = self._life.total_seconds() / 2
-        waited = 0.0
+        waited = noted = 0.0
         tick = min(1.0, renewal)
+        live = self._presence.live()
+        self._note_presence()
         while not self._stopping.wait(tick):
             waited += tick
+            noted += tick
+            if noted >= NOTE_SECONDS or live != self._presence.live():
+                live = self._presence.live()
+                self._note_presence()
+                noted = 0.0
             if waited >= renewal:
                 presented.replace(self._keys())
                 enrolment.show(self._keys())
@@ -140,6 +152,9 @@ class _Process:
             fault = self._coordinator.fault()
             if fault is not None:
                 self._break(fault if isinstance(fault, InvariantBroken) else InvariantBroken(private=repr(type(fault))))
+
+    def _note_presence(self) -> None:
+        self._presence.write(self._folder.path, at_work=self._rounds.at_work())
 
     def _break(self, error: InvariantBroken) -> None:
         log.critical("%s %s", error.code, error.private)
@@ -149,7 +164,7 @@ class _Process:
     def _listen(self, presented: Presented) -> Serving:
         coordinator, room = self._coordinator, waiting_room_for(self._turns)
         pieces = PieceStore(self._folder.path / "pieces")
-        site = SiteService(coordinator, self._authority, pieces, room, self._life)
+        site = SiteService(coordinator, self._authority, pieces, room, self._life, self._presence)
         analyst = AnalystService(coordinator, self._folder.study_text(), room)
 
         def register(service: grpc.Server) -> None:

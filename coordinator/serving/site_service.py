@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import grpc
 
 from coordinator.members.authority import Authority
+from coordinator.members.presence import Presence
 from coordinator.members.roster import authorize
 from coordinator.rounds.coordinator import Coordinator
 from protos._generated import site_service_pb2 as pb
@@ -39,7 +40,7 @@ from protos.words import (
     Returned,
 )
 from wardround.federation.errors import NotAuthorized
-from wardround.federation.trust.certificates import Role, holder, request_key, tls_key_hash
+from wardround.federation.trust.certificates import Role, holder, load_certificate, request_key, tls_key_hash, validity
 from wardround.federation.trust.enrolment import Greeting
 
 MILLISECONDS = 1000
@@ -54,6 +55,7 @@ class SiteService(SiteServiceServicer):
     pieces: PieceStore
     room: WaitingRoom
     certificate_life: datetime.timedelta
+    presence: Presence
 
     def _site(self, context: grpc.ServicerContext) -> str:
         return authorize(self.coordinator.ledger, caller_certificate(context), Role.SITE)
@@ -62,6 +64,7 @@ class SiteService(SiteServiceServicer):
         """Hear what the caller says of itself; say who it is here, which study this is, and what time it is."""
         site = self._site(context)
         standing = self.coordinator.greet(site, PRESENTING.read(request))
+        self._note_certificate(site, caller_certificate(context))
         now = round(_now().timestamp() * MILLISECONDS)
         return GREETING.write(Greeting(site, self.coordinator.study.study_hash, now, standing))
 
@@ -128,7 +131,12 @@ class SiteService(SiteServiceServicer):
         if tls_key_hash(key) != holder(caller_certificate(context)).tls_key:
             raise NotAuthorized("a certificate is renewed for the key it was issued for.")
         renewed = self.authority.issue(key, role=Role.SITE, name=site, life=self.certificate_life, now=_now())
+        self._note_certificate(site, renewed)
         return RENEWED.write(renewed)
+
+    def _note_certificate(self, site: str, certificate: bytes) -> None:
+        ends = validity(load_certificate(certificate, name="the certificate of a caller"))[1]
+        self.presence.note_certificate(site, ends.timestamp())
 
 
 def _now() -> datetime.datetime:

@@ -12,14 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from coordinator.store.kept_answers import AnswerStore
 from coordinator.store.members import MemberStore
 from coordinator.store.recovery import RecoveryStore
-from coordinator.store.rounds import AnswerStore, RoundStore
+from coordinator.store.rounds import RoundStore
 from coordinator.store.submissions import SubmissionStore
 from coordinator.store.tasks import TaskStore
 from coordinator.store.trainings import TrainingStore
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.ledger import accounts, chain
+from wardround.federation.ledger.attesting import FROM_THE_BEGINNING, attest_rows
 from wardround.federation.ledger.entry_body import cap_body, decode_body, text_in
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Durability, lost
 from wardround.federation.study.study import Study
@@ -125,7 +127,7 @@ CREATE TABLE invitations (
 
 SCHEMA = chain.SCHEMA + accounts.SCHEMA + _OWN
 
-LATER = """
+_LATER = """
 -- a training that has begun, by what its rounds have in common whoever takes part, with those who do
 CREATE TABLE IF NOT EXISTS trainings (
     lineage      TEXT PRIMARY KEY,
@@ -236,8 +238,40 @@ CREATE TRIGGER IF NOT EXISTS askers_are_never_changed BEFORE UPDATE ON askers
 BEGIN SELECT RAISE(ABORT, 'who asked is never changed'); END;
 CREATE TRIGGER IF NOT EXISTS askers_are_never_removed BEFORE DELETE ON askers
 BEGIN SELECT RAISE(ABORT, 'who asked is never removed'); END;
+
+-- the estimates of a long answer, compressed; the text in `answers` names the hash of every page
+CREATE TABLE IF NOT EXISTS answer_pages (
+    plan_id TEXT NOT NULL REFERENCES answers (plan_id),
+    number  INTEGER NOT NULL,
+    page    BLOB NOT NULL,
+    PRIMARY KEY (plan_id, number)
+) STRICT;
+CREATE TRIGGER IF NOT EXISTS answer_pages_are_never_changed BEFORE UPDATE ON answer_pages
+BEGIN SELECT RAISE(ABORT, 'an answer is never changed'); END;
+CREATE TRIGGER IF NOT EXISTS answer_pages_are_never_removed BEFORE DELETE ON answer_pages
+BEGIN SELECT RAISE(ABORT, 'an answer is never removed'); END;
+
+-- how many sites the answer to a plan must have, where whoever asked it requires a number; 0 once somebody does not
+CREATE TABLE IF NOT EXISTS required (
+    plan_id TEXT PRIMARY KEY REFERENCES rounds (plan_id),
+    sites   INTEGER NOT NULL CHECK (sites >= 0)
+) STRICT, WITHOUT ROWID;
 """
+
+LATER = _LATER + chain.LATER
 """What ledgers of before gain when they are opened."""
+
+_TAKEN_OVER = {
+    "analysts": "SELECT name, state FROM analysts",
+    "tls_keys": "SELECT name, key_hash FROM tls_keys",
+    "invitations": "SELECT secret_hash, site, expires, used_by FROM invitations",
+    "accounts": "SELECT account, cap_mu_squared, cap_pure, cap_slack FROM accounts",
+    "rounds": "SELECT plan_id, analyst, epsilon, delta, state FROM rounds",
+    "tasks": "SELECT plan_id, site, opened_after, state = 'missing' FROM tasks",
+    "places": "SELECT site, sequence, digest FROM places",
+    "site_entries": "SELECT site, sequence, digest FROM site_entries",
+}
+"""What entries of earlier versions do not say of these tables."""
 
 
 STUDY_ACCOUNT = "study"
@@ -268,6 +302,10 @@ class Ledger:
         with self.database.reading():
             yield
 
+    def attest_rows(self) -> None:
+        """Sign what an earlier version wrote into tables and into no entry."""
+        attest_rows(self.database, self.identity, _TAKEN_OVER)
+
     def close(self) -> None:
         self.database.close()
 
@@ -278,7 +316,7 @@ def begin_ledger(folder: Path, *, study: Study, identity: Identity, keeping: Dur
     with database.transaction() as connection:
         if chain.entry_at(connection, 1) is None:
             opened = {"role": "coordinator", "name": study.name, "study_hash": study.study_hash}
-            chain.append(connection, identity, kind="opened", body={**opened, "key": identity.public.key})
+            chain.begin(connection, identity, {**opened, "key": identity.public.key}, later=FROM_THE_BEGINNING)
             chain.append(connection, identity, kind="capped", body=cap_body(STUDY_ACCOUNT, study.cap))
     return _own(database, study, identity)
 
@@ -304,7 +342,7 @@ def _own(database: Database, study: Study, identity: Identity) -> Ledger:
     if text_in(body, "key") != identity.public.key:
         raise ConfigurationMistaken(f"{database.path} is signed by another identity; restore identity.pem.")
     members, trainings = MemberStore(database, identity), TrainingStore(database)
-    rounds = RoundStore(database, identity, trainings)
+    rounds = RoundStore(database, identity, trainings, least=study.min_sites)
     return Ledger(
         database,
         study,

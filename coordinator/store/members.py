@@ -15,7 +15,7 @@ from wardround.federation import canonical
 from wardround.federation.canonical import decode
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.ledger import accounts, chain
-from wardround.federation.ledger.entry_body import Body
+from wardround.federation.ledger.entry_body import Body, cost_body
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import GENESIS, Entry, Head
@@ -85,12 +85,14 @@ class ChangingMember:
             "key": record.identity.key,
             "patients": record.patients,
             "dataset": record.dataset,
+            **cost_body(allowance),
         }
         chain.append(self._connection, self._identity, kind="enrolled", body=body)
 
     def add_analyst(self) -> None:
         """Put an analyst on the roster."""
         self._connection.execute("INSERT INTO analysts (name, state) VALUES (?, 'active')", (self.name,))
+        chain.append(self._connection, self._identity, kind="admitted", body={"analyst": self.name})
 
     def revoke(self) -> None:
         """End the part of whoever has this name."""
@@ -109,13 +111,18 @@ class UsingInvitation:
 
     found: InvitationRecord | None
     _connection: sqlite3.Connection
+    _identity: Identity
     _key: tuple[str, str]
 
     def use(self, signing_key: str) -> None:
-        """From now on the invitation belongs to this key."""
+        """From now on the invitation belongs to this key; a repeated call writes nothing."""
+        if self.found is None or self.found.used_by == signing_key:
+            return
         self._connection.execute(
             "UPDATE invitations SET used_by = ? WHERE secret_hash = ? AND site = ?", (signing_key, *self._key)
         )
+        body = {"secret_hash": self._key[0], "key": signing_key}
+        chain.append(self._connection, self._identity, kind="redeemed", body=body)
 
 
 class MemberStore:
@@ -240,6 +247,9 @@ class MemberStore:
     def note_tls_key(self, name: str, key_hash: str) -> None:
         """From now on only this TLS key speaks for `name`."""
         with self._database.transaction() as connection:
+            if self.tls_key(name) == key_hash:
+                return
+            chain.append(connection, self._identity, kind="certified", body={"name": name, "key_hash": key_hash})
             connection.execute(
                 "INSERT INTO tls_keys (name, key_hash) VALUES (?, ?)"
                 " ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash",
@@ -253,6 +263,8 @@ class MemberStore:
             connection.execute(
                 "INSERT INTO invitations (secret_hash, site, expires) VALUES (?, ?, ?)", (secret_hash, site, expires)
             )
+            body: Body = {"secret_hash": secret_hash, "site": site, "expires": float(expires)}
+            chain.append(connection, self._identity, kind="invited", body=body)
 
     def invitation(self, site: str, *, secret_hash: str) -> InvitationRecord | None:
         """The invitation with this secret, if it is one for the site."""
@@ -267,7 +279,7 @@ class MemberStore:
         """Looking at an invitation and using it, in one transaction: of two keys only one can be first."""
         with self._database.transaction() as connection:
             found = self.invitation(site, secret_hash=secret_hash)
-            yield UsingInvitation(found, connection, (secret_hash, site))
+            yield UsingInvitation(found, connection, self._identity, (secret_hash, site))
 
 
 def freeze(connection: sqlite3.Connection, identity: Identity, site: str, reason: str) -> None:

@@ -231,7 +231,9 @@ class RecoveryStore:
     def await_later(self, site: str) -> None:
         """A site that knows more than this ledger is to rejoin, too."""
         with self._database.transaction() as connection:
-            connection.execute(f"{_AWAIT} ON CONFLICT DO NOTHING", ("absent", site))
+            if connection.execute(f"{_AWAIT} ON CONFLICT DO NOTHING", ("absent", site)).rowcount:
+                body: Body = {"site": site, "incarnation": incarnation(connection)}
+                chain.append(connection, self._identity, kind="absent", body=body)
 
     def is_lost(self, plan_id: str, block: str) -> bool:
         """Whether the answer of a plan, or a whole training, is lost."""
@@ -254,6 +256,7 @@ class RecoveryStore:
                 "sites": names.sites,
                 "without": names.without,
                 "analysts": names.analysts,
+                "least": least,
             }
             chain.append(connection, self._identity, kind="recovered", body=body)
             revoked = self._revoke_others(connection, names)
@@ -369,8 +372,9 @@ class RecoveryStore:
                 "sequence": head.sequence,
                 "digest": head.digest,
             }
-            chain.append(connection, self._identity, kind="rejoined", body=body)
-            connection.execute("UPDATE rejoins SET state = 'rejoined' WHERE site = ?", (site,))
+            statement = "UPDATE rejoins SET state = 'rejoined' WHERE site = ? AND state <> 'rejoined'"
+            if connection.execute(statement, (site,)).rowcount:
+                chain.append(connection, self._identity, kind="rejoined", body=body)
 
 
 def _state(connection: sqlite3.Connection, site: str) -> RejoinState | None:

@@ -6,7 +6,6 @@ as its canonical bytes, whose hash is its id, so that a restart hands out exactl
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 import threading
@@ -109,13 +108,15 @@ class ReservingRound:
     _connection: sqlite3.Connection
     _identity: Identity
 
-    def charge(self, question: Question, due: Due, *, at: float, now: float) -> None:
+    def charge(self, question: Question, due: Due, *, require: int = 0, at: float, now: float) -> None:
         """Write down the round, its debits, its place in a training, and the entry; open a task for each site."""
         plan, cost = question.plan, due.charge.cost
         if cost != Cost.zero():
             for site in due.sites:
                 accounts.debit(self._connection, site, cost)
         insert_round(self._connection, question, cost, at=at)
+        if require:
+            self._connection.execute("INSERT INTO required (plan_id, sites) VALUES (?, ?)", (plan.plan_id, require))
         trainings.take(self._connection, plan, due)
         open_tasks(self._connection, plan, left_out=[site for site, _ in due.left_out], at=at, now=now)
         body: Body = {
@@ -174,10 +175,11 @@ def note_served(connection: sqlite3.Connection, seconds: float) -> None:
 class RoundStore:
     """The rounds of a study, and what every site has spent on them."""
 
-    def __init__(self, database: Database, identity: Identity, trainings: TrainingStore) -> None:
+    def __init__(self, database: Database, identity: Identity, trainings: TrainingStore, *, least: int) -> None:
         self._database = database
         self._identity = identity
         self._trainings = trainings
+        self._least = least
         self._plans = ReservedPlans()
 
     def rewrite_messages(self, read: Read) -> None:
@@ -245,6 +247,29 @@ class RoundStore:
                 " AND plan_id NOT IN (SELECT plan_id FROM lost) ORDER BY number"
             )
             return tuple(found for (found,) in rows)
+
+    def open_now(self) -> int:
+        """How many rounds wait for their sites."""
+        with self._database.reading() as connection:
+            (found,) = connection.execute("SELECT count(*) FROM rounds WHERE state IN ('reserved', 'open')").fetchone()
+            return int(found)
+
+    def required(self, plan_id: str) -> int:
+        """How many hospitals the answer must have, as it was asked; 0 where nothing was said."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT sites FROM required WHERE plan_id = ?", (plan_id,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def needed(self, plan_id: str) -> int:
+        """How many hospitals must answer: what was required, and never fewer than the study needs."""
+        return max(self._least, self.required(plan_id))
+
+    def require_no_more(self, plan_id: str, sites: int) -> None:
+        """From now on the answer must have no more hospitals than these; what is required is never raised."""
+        if sites >= self.required(plan_id):
+            return
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE required SET sites = ?2 WHERE plan_id = ?1 AND sites > ?2", (plan_id, sites))
 
     def window(self, plan_id: str) -> tuple[float, float | None]:
         """When an open round was opened: the date, and the seconds served by then, if an earlier version did not."""
@@ -343,37 +368,3 @@ class ReservedPlans:
             while len(self._known) > _REMEMBERED:
                 del self._known[next(iter(self._known))]
         return plan
-
-
-def keep_answer(connection: sqlite3.Connection, identity: Identity, plan_id: str, text: str) -> None:
-    """Store an answer inside a running transaction; one that is already there stays as it is."""
-    if connection.execute("SELECT 1 FROM answers WHERE plan_id = ?", (plan_id,)).fetchone() is not None:
-        return
-    connection.execute("INSERT INTO answers (plan_id, answer) VALUES (?, ?)", (plan_id, text))
-    connection.execute("UPDATE rounds SET state = 'answered' WHERE plan_id = ?", (plan_id,))
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    chain.append(connection, identity, kind="answered", body={"plan_id": plan_id, "answer_hash": digest})
-
-
-class AnswerStore:
-    """The stored answers."""
-
-    def __init__(self, database: Database, identity: Identity) -> None:
-        self._database = database
-        self._identity = identity
-
-    def keep(self, plan_id: str, text: str) -> None:
-        """Store the answer under its plan; one that is already there stays as it is."""
-        with self._database.transaction() as connection:
-            keep_answer(connection, self._identity, plan_id, text)
-
-    def exists(self, plan_id: str) -> bool:
-        """Whether the plan has been answered."""
-        with self._database.reading() as connection:
-            return connection.execute("SELECT 1 FROM answers WHERE plan_id = ?", (plan_id,)).fetchone() is not None
-
-    def text(self, plan_id: str) -> str | None:
-        """The stored answer as it was written, if there is one; decode it once the ledger is free again."""
-        with self._database.reading() as connection:
-            row = connection.execute("SELECT answer FROM answers WHERE plan_id = ?", (plan_id,)).fetchone()
-        return None if row is None else str(row[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -86,6 +86,8 @@ class AcceptingTask:
         body: Body = {"plan_id": self.plan_id, "site": self.site, "sequence": entry.sequence, "digest": entry.digest}
         if self.late:
             body = {**body, "late": True}
+        if submission.chain:
+            body = {**body, "shown_from": submission.chain[0].sequence}
         if number := incarnation(self._connection):
             body = {**body, "incarnation": number}
         if before:
@@ -136,13 +138,22 @@ class ShowingChain:
         """What the site's own chain is known to hold at a place."""
         return digest_at(self._connection, self.site, sequence)
 
-    def keep(self, entries: Iterable[Entry]) -> None:
-        """Store entries that contradict nothing."""
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Store entries that follow each other and contradict nothing, and sign that they were shown."""
+        first, last = entries[0].sequence, entries[-1].sequence
+        if all(self._has(entry) for entry in entries):
+            return
         keep_entries(self._connection, self.site, entries)
+        body: Body = {"site": self.site, "shown_from": first, "sequence": last}
+        chain.append(self._connection, self._identity, kind="shown", body=body)
 
     def freeze(self, reason: str) -> None:
         """Silence the site, which is active."""
         freeze(self._connection, self._identity, self.site, reason)
+
+    def _has(self, entry: Entry) -> bool:
+        statement = "SELECT 1 FROM site_entries WHERE site = ? AND sequence = ?"
+        return self._connection.execute(statement, (self.site, entry.sequence)).fetchone() is not None
 
 
 def digest_at(connection: sqlite3.Connection, site: str, sequence: int) -> str | None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from coordinator.store.rounds import Outcome, RoundStanding, RoundStore, keep_answer, open_tasks
+from coordinator.store.kept_answers import WrittenAnswer, keep_answer
+from coordinator.store.rounds import Outcome, RoundStanding, RoundStore, open_tasks
 from coordinator.store.trainings import TrainingStore
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import Body
@@ -26,9 +27,11 @@ class OpeningRound:
     _plan: Plan
     _left_out: frozenset[str]
     _connection: sqlite3.Connection
+    _identity: Identity
 
     def open(self, *, at: float, now: float) -> None:
         """One task for each participant that is asked; whoever was missing is asked again."""
+        chain.append(self._connection, self._identity, kind="asked_again", body={"plan_id": self._plan.plan_id})
         open_tasks(self._connection, self._plan, left_out=self._left_out, at=at, now=now)
 
 
@@ -64,9 +67,9 @@ class SettlingRound:
         }
         chain.append(self._connection, self._identity, kind="settled", body=body)
 
-    def answer(self, text: str) -> None:
+    def answer(self, answer: WrittenAnswer) -> None:
         """Store the answer of a round that is settled; one that is already there stays as it is."""
-        keep_answer(self._connection, self._identity, self.plan_id, text)
+        keep_answer(self._connection, self._identity, self.plan_id, answer)
 
 
 class TaskStore:
@@ -105,7 +108,7 @@ class TaskStore:
         """Looking where a round stands and opening its tasks, in one transaction."""
         with self._database.transaction() as connection:
             left_out = frozenset(self._trainings.left_out(plan.plan_id))
-            yield OpeningRound(self._rounds.standing(plan.plan_id), plan, left_out, connection)
+            yield OpeningRound(self._rounds.standing(plan.plan_id), plan, left_out, connection, self._identity)
 
     @contextmanager
     def settling(self, plan_id: str) -> Iterator[SettlingRound]:

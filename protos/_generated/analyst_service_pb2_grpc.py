@@ -59,6 +59,11 @@ class AnalystServiceStub:
                 request_serializer=protos_dot_analyst__service__pb2.PreviewRequest.SerializeToString,
                 response_deserializer=protos_dot_analyst__service__pb2.PreviewReply.FromString,
                 _registered_method=True)
+        self.AskRequiring = channel.unary_unary(
+                '/wardround.v1.AnalystService/AskRequiring',
+                request_serializer=protos_dot_analyst__service__pb2.AskRequest.SerializeToString,
+                response_deserializer=protos_dot_analyst__service__pb2.AskReply.FromString,
+                _registered_method=True)
         self.Sites = channel.unary_unary(
                 '/wardround.v1.AnalystService/Sites',
                 request_serializer=protos_dot_analyst__service__pb2.SitesRequest.SerializeToString,
@@ -127,6 +132,15 @@ class AnalystServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AskRequiring(self, request, context):
+        """Ask, or AskByError, for a question that requires a number of hospitals: it is not begun before so many are there,
+        and no answer of fewer is kept. May be repeated, and decides, as Ask. A call of its own, because a coordinator of an
+        earlier version does not know it and must not answer such a question with fewer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Sites(self, request, context):
         """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
         earlier version does not know it.
@@ -184,6 +198,11 @@ def add_AnalystServiceServicer_to_server(servicer, server):
                     servicer.PreviewByError,
                     request_deserializer=protos_dot_analyst__service__pb2.PreviewRequest.FromString,
                     response_serializer=protos_dot_analyst__service__pb2.PreviewReply.SerializeToString,
+            ),
+            'AskRequiring': grpc.unary_unary_rpc_method_handler(
+                    servicer.AskRequiring,
+                    request_deserializer=protos_dot_analyst__service__pb2.AskRequest.FromString,
+                    response_serializer=protos_dot_analyst__service__pb2.AskReply.SerializeToString,
             ),
             'Sites': grpc.unary_unary_rpc_method_handler(
                     servicer.Sites,
@@ -341,6 +360,33 @@ class AnalystService:
             '/wardround.v1.AnalystService/PreviewByError',
             protos_dot_analyst__service__pb2.PreviewRequest.SerializeToString,
             protos_dot_analyst__service__pb2.PreviewReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AskRequiring(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.AnalystService/AskRequiring',
+            protos_dot_analyst__service__pb2.AskRequest.SerializeToString,
+            protos_dot_analyst__service__pb2.AskReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,6 +56,11 @@ class AnalystServiceStub:
     """Preview for such a question, and what half of its errors would cost, and twice. May be repeated; decides nothing
     and spends nothing. A coordinator of an earlier version does not know it.
     """
+    AskRequiring: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.AskRequest, _analyst_service_pb2.AskReply]
+    """Ask, or AskByError, for a question that requires a number of hospitals: it is not begun before so many are there,
+    and no answer of fewer is kept. May be repeated, and decides, as Ask. A call of its own, because a coordinator of an
+    earlier version does not know it and must not answer such a question with fewer.
+    """
     Sites: _grpc.UnaryUnaryMultiCallable[_analyst_service_pb2.SitesRequest, _analyst_service_pb2.SitesReply]
     """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
     earlier version does not know it.
@@ -94,6 +99,11 @@ class AnalystServiceAsyncStub(AnalystServiceStub):
     PreviewByError: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.PreviewRequest, _analyst_service_pb2.PreviewReply]  # type: ignore[assignment]
     """Preview for such a question, and what half of its errors would cost, and twice. May be repeated; decides nothing
     and spends nothing. A coordinator of an earlier version does not know it.
+    """
+    AskRequiring: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.AskRequest, _analyst_service_pb2.AskReply]  # type: ignore[assignment]
+    """Ask, or AskByError, for a question that requires a number of hospitals: it is not begun before so many are there,
+    and no answer of fewer is kept. May be repeated, and decides, as Ask. A call of its own, because a coordinator of an
+    earlier version does not know it and must not answer such a question with fewer.
     """
     Sites: _aio.UnaryUnaryMultiCallable[_analyst_service_pb2.SitesRequest, _analyst_service_pb2.SitesReply]  # type: ignore[assignment]
     """Says which sites would be asked now. May be repeated; decides nothing and spends nothing. A coordinator of an
@@ -160,6 +170,17 @@ class AnalystServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_analyst_service_pb2.PreviewReply, _abc.Awaitable[_analyst_service_pb2.PreviewReply]]:
         """Preview for such a question, and what half of its errors would cost, and twice. May be repeated; decides nothing
         and spends nothing. A coordinator of an earlier version does not know it.
+        """
+
+    @_abc_1.abstractmethod
+    def AskRequiring(
+        self,
+        request: _analyst_service_pb2.AskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyst_service_pb2.AskReply, _abc.Awaitable[_analyst_service_pb2.AskReply]]:
+        """Ask, or AskByError, for a question that requires a number of hospitals: it is not begun before so many are there,
+        and no answer of fewer is kept. May be repeated, and decides, as Ask. A call of its own, because a coordinator of an
+        earlier version does not know it and must not answer such a question with fewer.
         """
 
     @_abc_1.abstractmethod

@@ -111,6 +111,28 @@ WHY_DEARER_USED_UP: WhyDearer.ValueType  # 1
 WHY_DEARER_DOES_NOT_FIT: WhyDearer.ValueType  # 2
 Global___WhyDearer: _TypeAlias = WhyDearer  # noqa: Y015
 
+class _SiteStanding:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SiteStandingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SiteStanding.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SITE_STANDING_UNSPECIFIED: _SiteStanding.ValueType  # 0
+    SITE_STANDING_ACTIVE: _SiteStanding.ValueType  # 1
+    SITE_STANDING_AWAY: _SiteStanding.ValueType  # 2
+    SITE_STANDING_FROZEN: _SiteStanding.ValueType  # 3
+    SITE_STANDING_REVOKED: _SiteStanding.ValueType  # 4
+
+class SiteStanding(_SiteStanding, metaclass=_SiteStandingEnumTypeWrapper):
+    """Away: it may be asked, and has not called for two polls."""
+
+SITE_STANDING_UNSPECIFIED: SiteStanding.ValueType  # 0
+SITE_STANDING_ACTIVE: SiteStanding.ValueType  # 1
+SITE_STANDING_AWAY: SiteStanding.ValueType  # 2
+SITE_STANDING_FROZEN: SiteStanding.ValueType  # 3
+SITE_STANDING_REVOKED: SiteStanding.ValueType  # 4
+Global___SiteStanding: _TypeAlias = SiteStanding  # noqa: Y015
+
 @_typing.final
 class Question(_message.Message):
     """At most 3 MiB, so that the plan made from it fits into a task however many sites there are."""
@@ -123,12 +145,17 @@ class Question(_message.Message):
     DELTA_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
+    REQUIRE_FIELD_NUMBER: _builtins.int
     ASKED_BY_FIELD_NUMBER: _builtins.int
     epsilon: _builtins.float
     """absent: the study's default; of a step always, as it says itself how sharp it is"""
     delta: _builtins.float
     nonce: _builtins.str
     """set for a fresh answer, which is paid for anew"""
+    require: _builtins.int
+    """How many hospitals the answer must have: 0 for the study's own number, 1,000,000 for all that are asked. Only in
+    AskRequiring: a coordinator that does not know the field would keep an answer of fewer.
+    """
     @_builtins.property
     def query(self) -> _plan_pb2.Query: ...
     @_builtins.property
@@ -152,11 +179,12 @@ class Question(_message.Message):
         delta: _builtins.float | None = ...,
         nonce: _builtins.str = ...,
         errors: _abc.Iterable[_builtins.float] | None = ...,
+        require: _builtins.int = ...,
         asked_by: _plan_pb2.AskedBy | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "asked_by", b"asked_by", "delta", b"delta", "epsilon", b"epsilon", "query", b"query", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "asked_by", b"asked_by", "delta", b"delta", "epsilon", b"epsilon", "errors", b"errors", "nonce", b"nonce", "query", b"query", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delta", b"_delta", "_epsilon", b"_epsilon", "asked", b"asked", "asked_by", b"asked_by", "delta", b"delta", "epsilon", b"epsilon", "errors", b"errors", "nonce", b"nonce", "query", b"query", "require", b"require", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delta: _TypeAlias = _typing.Literal["delta"]  # noqa: Y015
     _WhichOneofArgType__delta: _TypeAlias = _typing.Literal["_delta", b"_delta"]  # noqa: Y015
@@ -424,10 +452,15 @@ class Answer(_message.Message):
     PRIVACY_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
     DEARER_FIELD_NUMBER: _builtins.int
+    ASKED_PATIENTS_FIELD_NUMBER: _builtins.int
+    LACKING_PATIENTS_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     unit: Global___Unit.ValueType
     replayed: _builtins.bool
     noiseless: _builtins.bool
+    asked_patients: _builtins.int
+    """Declared patients of all hospitals that were asked, and of those that the answer lacks; absent where it lacks none."""
+    lacking_patients: _builtins.int
     @_builtins.property
     def answered(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -458,12 +491,21 @@ class Answer(_message.Message):
         privacy: Global___PrivacyStatement | None = ...,
         left_out: _abc.Iterable[_builtins.str] | None = ...,
         dearer: Global___DearerNoise | None = ...,
+        asked_patients: _builtins.int | None = ...,
+        lacking_patients: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dearer", b"dearer", "privacy", b"privacy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_asked_patients", b"_asked_patients", "_lacking_patients", b"_lacking_patients", "asked_patients", b"asked_patients", "dearer", b"dearer", "lacking_patients", b"lacking_patients", "privacy", b"privacy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered", "dearer", b"dearer", "estimates", b"estimates", "left_out", b"left_out", "missing", b"missing", "noiseless", b"noiseless", "plan_id", b"plan_id", "privacy", b"privacy", "refused", b"refused", "replayed", b"replayed", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_asked_patients", b"_asked_patients", "_lacking_patients", b"_lacking_patients", "answered", b"answered", "asked_patients", b"asked_patients", "dearer", b"dearer", "estimates", b"estimates", "lacking_patients", b"lacking_patients", "left_out", b"left_out", "missing", b"missing", "noiseless", b"noiseless", "plan_id", b"plan_id", "privacy", b"privacy", "refused", b"refused", "replayed", b"replayed", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__asked_patients: _TypeAlias = _typing.Literal["asked_patients"]  # noqa: Y015
+    _WhichOneofArgType__asked_patients: _TypeAlias = _typing.Literal["_asked_patients", b"_asked_patients"]  # noqa: Y015
+    _WhichOneofReturnType__lacking_patients: _TypeAlias = _typing.Literal["lacking_patients"]  # noqa: Y015
+    _WhichOneofArgType__lacking_patients: _TypeAlias = _typing.Literal["_lacking_patients", b"_lacking_patients"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__asked_patients) -> _WhichOneofReturnType__asked_patients | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lacking_patients) -> _WhichOneofReturnType__lacking_patients | None: ...
 
 Global___Answer: _TypeAlias = Answer  # noqa: Y015
 
@@ -707,8 +749,11 @@ class SiteBudget(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     SPENT_FIELD_NUMBER: _builtins.int
     FROZEN_FIELD_NUMBER: _builtins.int
+    STANDING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     frozen: _builtins.bool
+    standing: Global___SiteStanding.ValueType
+    """unspecified: a coordinator of an earlier version"""
     @_builtins.property
     def spent(self) -> Global___Loss: ...
     def __init__(
@@ -717,10 +762,11 @@ class SiteBudget(_message.Message):
         name: _builtins.str = ...,
         spent: Global___Loss | None = ...,
         frozen: _builtins.bool = ...,
+        standing: Global___SiteStanding.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spent", b"spent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frozen", b"frozen", "name", b"name", "spent", b"spent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frozen", b"frozen", "name", b"name", "spent", b"spent", "standing", b"standing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

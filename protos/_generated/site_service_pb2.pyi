@@ -30,6 +30,9 @@ class GreetRequest(_message.Message):
 
     LIMITS_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """of the site's program; empty: one of before"""
     @_builtins.property
     def limits(self) -> _member_pb2.PublicLimits:
         """absent: a site of an earlier version, about whose limits nothing is known"""
@@ -43,10 +46,11 @@ class GreetRequest(_message.Message):
         *,
         limits: _member_pb2.PublicLimits | None = ...,
         receipt: _release_pb2.Entry | None = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "receipt", b"receipt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "receipt", b"receipt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "receipt", b"receipt", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

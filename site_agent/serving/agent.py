@@ -42,6 +42,9 @@ LONGEST_UNREACHABLE_SECONDS = 4.0
 # A site whose table is closed, or whose source is away, has other tables: their questions wait this long at most.
 LONGEST_FAILED_SECONDS = 1.0
 
+WAITING, WORKING = "waiting", "working"
+"""What the agent does since the coordinator last answered it."""
+
 FULL = (
     "there is no room on the disk of this site's folder, or no more files can be opened, so no question is answered; "
     "make room, and the agent goes on by itself"
@@ -117,6 +120,7 @@ class Agent:
     ledger: SiteLedger
     link: CoordinatorLink
     now_seconds: Callable[[], float] = time.monotonic
+    note: Callable[[str], None] = lambda _: None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _again: dict[str, tuple[Pause, float]] = field(default_factory=dict)
@@ -130,7 +134,12 @@ class Agent:
     def _step(self, wait_seconds: float) -> Submission | None:
         self.deliver()
         signed = self.link.claim(wait_seconds=wait_seconds, receipt=self.ledger.newest_receipt())
-        return None if signed is None else self._answer(signed)
+        self.note(WAITING if signed is None else WORKING)
+        if signed is None:
+            return None
+        submission = self._answer(signed)
+        self.note(WAITING)
+        return submission
 
     def deliver(self) -> None:
         """Send every kept answer that has no receipt yet."""

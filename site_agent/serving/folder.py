@@ -1,6 +1,6 @@
 """The site's folder: what `site init` makes and every other command opens.
 
-site.toml  study.toml  coordinator.json  identity.pem  rows.key  tls/  ledger.sqlite  serving  prepared/
+site.toml  study.toml  coordinator.json  identity.pem  rows.key  tls/  ledger.sqlite  serving  called  prepared/
 
 `init` makes the keys first, then the ledger, and only then coordinator.json and at last tls/certificate.pem. So a
 folder with one of those two has had a ledger: where that is gone it is lost, and no new one is begun.

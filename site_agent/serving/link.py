@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import grpc
@@ -27,6 +28,11 @@ OTHER_STUDY = (
     "the consortium for an invitation to it, and join it with wardround site init in a new folder."
 )
 
+_UNFIT = (
+    "the coordinator issued a certificate that is not valid now by this machine's clock, so the one before is kept; "
+    "compare the clocks of both machines"
+)
+
 log = logging.getLogger("wardround.site")
 
 
@@ -37,7 +43,7 @@ class GrpcLink:
         self._folder = folder
         self._configuration = folder.configuration()
         self._channel, self._calls = self._dial()
-        self._greeted = self._shows = False
+        self._greeted = self._shows = self._told_unfit = False
 
     @property
     def calls(self) -> SiteCalls:
@@ -52,7 +58,7 @@ class GrpcLink:
 
     def greet(self, receipt: Entry | None = None) -> Greeting:
         """Who the coordinator takes us for; it is told the public limits of site.toml and our newest receipt."""
-        greeting = self._calls.greet(Presenting(self._configuration.policy.public(), receipt))
+        greeting = self._calls.greet(Presenting(self._configuration.policy.public(), receipt, version("wardround")))
         self._shows = greeting.standing is not None
         return greeting
 
@@ -115,7 +121,7 @@ class GrpcLink:
             return
         key = key_from_pem((self._folder.tls / "key.pem").read_bytes(), name=str(self._folder.tls / "key.pem"))
         try:
-            write_private(file, self._calls.renew(make_request(key, self._configuration.name)))
+            renewed = self._calls.renew(make_request(key, self._configuration.name))
         except FederationError as error:
             if now >= ends and not (isinstance(error, NotAuthorized) and error.final):
                 # Tried all the same: this machine's clock may be the one that is wrong.
@@ -124,6 +130,14 @@ class GrpcLink:
                 raise
             log.info("the certificate could not be renewed yet (%s)", error.code)
             return
+        if not _is_valid(renewed, now):
+            # One of the two clocks is wrong. Taken, it would lock this site out once that clock is right.
+            if not self._told_unfit:
+                log.warning(_UNFIT)
+            self._told_unfit = True
+            return
+        self._told_unfit = False
+        write_private(file, renewed)
         self._channel.close()
         self._channel, self._calls = self._dial()
         log.info("the certificate was renewed")
@@ -131,6 +145,11 @@ class GrpcLink:
     def close(self) -> None:
         """Hang up; a waiting call ends at once."""
         self._channel.close()
+
+
+def _is_valid(certificate: bytes, now: datetime.datetime) -> bool:
+    begins, ends = validity(load_certificate(certificate, name="the renewed certificate"))
+    return begins <= now < ends
 
 
 def tls_keys(folder: Path) -> TlsKeys:

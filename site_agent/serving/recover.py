@@ -23,7 +23,8 @@ from site_agent.store.rebuilding import SIGNED_SINCE, Given, OldLedger, rebuild
 from wardround.federation.errors import ConfigurationMistaken, PlanRefused
 from wardround.federation.ledger.entry_body import decode_body, facts_in, text_in
 from wardround.federation.ledger.folder_copy import MARK
-from wardround.federation.ledger.sqlite_file import LEDGER_FILE, serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
+from wardround.federation.ledger.sqlite_file import LEDGER_FILE
 from wardround.federation.plan.plan import form_of, price
 from wardround.federation.plan.task import SignedTask
 from wardround.federation.private_files import STAGED, sync_folder

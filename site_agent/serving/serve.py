@@ -19,10 +19,11 @@ from site_agent.serving.folder import SiteFolder, open_folder
 from site_agent.serving.folder_account import open_account, spending
 from site_agent.serving.link import GrpcLink
 from site_agent.serving.open_dataset import site_dataset
+from site_agent.store.heartbeat import Heartbeat
 from site_agent.store.ledger import SiteLedger, utc_today
 from wardround.federation.errors import LedgerFull
 from wardround.federation.ledger.folder_copy import refuse_backup
-from wardround.federation.ledger.sqlite_file import serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.privacy.mechanisms.randomness import Chance, SecureChance
 
 ROOM_SECONDS = 5.0
@@ -46,6 +47,7 @@ def open_ledger(path: Path) -> Iterator[SiteLedger]:
 def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agent:
     """The agent of this folder over gRPC; what an earlier version left in its ledger is rewritten first."""
     ledger.rewrite_messages(stored_task)
+    ledger.attest_rows()
     configuration, study = folder.configuration(), folder.study()
     ledger.set_cap(configuration.policy.cap)
     within, text = spending(ledger.spent(), configuration.policy.cap)
@@ -65,7 +67,7 @@ def make_agent(folder: SiteFolder, ledger: SiteLedger, *, noise: Chance) -> Agen
         open_account(folder, configuration, study, ledger),
         folder.row_key(),
     )
-    return Agent(pipeline, ledger, GrpcLink(folder))
+    return Agent(pipeline, ledger, GrpcLink(folder), note=Heartbeat(folder.path))
 
 
 def when_there_is_room(begin: Callable[[], _Begun], *, pause: Callable[[float], None] = time.sleep) -> _Begun:

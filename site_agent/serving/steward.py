@@ -116,7 +116,9 @@ def askings(path: Path) -> list[PlanOnHold]:
 def decide(path: Path, beginning: str, *, approve: bool) -> None:
     """Approve or deny the one request whose plan id begins so."""
     with open_ledger(path) as ledger:
-        plan_id = named(ledger.requests(), beginning, see=f"see: wardround site requests {path}")
+        plan_id = named(
+            [request.plan_id for request in ledger.requests()], beginning, see=f"see: wardround site requests {path}"
+        )
         ledger.decide(plan_id, approve=approve, by=person())
 
 
@@ -126,13 +128,13 @@ def person() -> str:
     return caller if _USER.fullmatch(caller) else name_of(os.geteuid())
 
 
-def named(requests: Sequence[Request], beginning: str, *, see: str) -> str:
+def named(plan_ids: Sequence[str], beginning: str, *, what: str = "request", see: str) -> str:
     """The plan id that begins so; `Mistaken` unless it is long enough to be meant and there is exactly one."""
     if not _PLAN.fullmatch(beginning):
         raise Mistaken(f"{beginning!r} is not a plan id; give at least the first 8 of its hexadecimal digits, {see}")
-    meant = [request.plan_id for request in requests if request.plan_id.startswith(beginning)]
+    meant = [plan_id for plan_id in plan_ids if plan_id.startswith(beginning)]
     if len(meant) != 1:
-        found = "several requests have" if meant else "no request has"
+        found = f"several {what}s have" if meant else f"no {what} has"
         raise Mistaken(f"{found} a plan id beginning with {beginning!r}; {see}")
     return meant[0]
 

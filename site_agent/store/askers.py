@@ -83,7 +83,7 @@ class KnownAnalysts:
             rows = connection.execute(
                 "SELECT asked_by FROM plans WHERE instr(asked_by, ?) ORDER BY rowid", (canonical.encode(analyst),)
             )
-            found = [_decoded(row[0]) for row in rows]
+            found = [decoded(row[0]) for row in rows]
         return list(dict.fromkeys(asked.key for asked in found if asked is not None and asked.analyst == analyst))
 
     def trust(self, analyst: str, key: PublicIdentity, *, by: str) -> None:
@@ -101,14 +101,14 @@ class KnownAnalysts:
 def first_asked(connection: sqlite3.Connection, plan_id: str, otherwise: AskedBy | None) -> AskedBy | None:
     """Who asked the plan first; whoever is said to ask it now, where it was never shown before."""
     row = connection.execute("SELECT asked_by FROM plans WHERE plan_id = ?", (plan_id,)).fetchone()
-    return otherwise if row is None else _decoded(row[0])
+    return otherwise if row is None else decoded(row[0])
 
 
 def stored_asking(connection: sqlite3.Connection, plan_id: str) -> Asking | None:
     """A plan that was charged, held or refused, with who asked it; None of before this was written down."""
     row = connection.execute("SELECT plan, asked_by FROM plans WHERE plan_id = ?", (plan_id,)).fetchone()
     try:
-        return None if row is None else Asking(decode(Plan, row[0]), _decoded(row[1]))
+        return None if row is None else Asking(decode(Plan, row[0]), decoded(row[1]))
     except MalformedMessage:
         raise LedgerCorrupt(private="a plan cannot be read") from None
 
@@ -157,6 +157,11 @@ def meet(connection: sqlite3.Connection, identity: Identity, asked_by: AskedBy |
     )
 
 
+def note_hour(connection: sqlite3.Connection, plan_id: str) -> None:
+    """Something happened to a plan now."""
+    connection.execute("UPDATE plans SET hour = ? WHERE plan_id = ?", (local_hour(), plan_id))
+
+
 def asked_digest(connection: sqlite3.Connection, plan_id: str) -> dict[str, Plain]:
     """What a refusal says of who asked: which word was shown, and not that it was true; nothing where none was kept."""
     return asked_body(first_asked(connection, plan_id, None), proven=False) if is_shown(connection, plan_id) else {}
@@ -200,7 +205,8 @@ def _beginning(connection: sqlite3.Connection, block: str) -> dict[str, object]:
     return dict(entry_about(connection, plan_id, sequence, kind="charged")[1])
 
 
-def _decoded(stored: bytes) -> AskedBy | None:
+def decoded(stored: bytes) -> AskedBy | None:
+    """Who asked, as a ledger keeps it; None where nobody signed."""
     try:
         return decode(AskedBy, stored) if stored else None
     except MalformedMessage:

@@ -11,14 +11,24 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wardround.federation.errors import LedgerCorrupt, PlanRefused, SiteFrozen, UnprovedHead
+from wardround.federation.errors import ConfigurationMistaken, LedgerCorrupt, PlanRefused, SiteFrozen, UnprovedHead
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.entry_body import Plain, cost_body, cost_in, decode_body, facts_body, facts_in, text_in
+from wardround.federation.ledger.entry_body import (
+    Plain,
+    cap_in,
+    cost_body,
+    cost_in,
+    decode_body,
+    facts_body,
+    facts_in,
+    text_in,
+)
 from wardround.federation.plan.plan import Charge
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.facts import AnyFact, BlockFact, StepFact
+from wardround.privacy.budget.filter import Cap
 
 TAKEN = "this round of the training was already charged with other numbers."
 
@@ -46,6 +56,14 @@ def charged(connection: sqlite3.Connection) -> list[Charged]:
     return known + [Charged(f"recovered {e.sequence}", "", 0, cost_in(decode_body(e.body))) for e in recovered]
 
 
+def cap_in_force(connection: sqlite3.Connection) -> Cap:
+    """The site's cap; `ConfigurationMistaken` before the first."""
+    entry = chain.last(connection, "capped")
+    if entry is None:
+        raise ConfigurationMistaken("the site has no budget yet; [policy] in site.toml sets it.")
+    return cap_in(decode_body(entry.body))
+
+
 def is_abandoned(connection: sqlite3.Connection, plan_id: str) -> bool:
     """Whether a plan was paid before a recovery: its release may have left, and noise is not drawn twice for it."""
     recovered = chain.last(connection, "recovered")
@@ -62,12 +80,6 @@ def facts_paid(connection: sqlite3.Connection, plan_id: str) -> tuple[AnyFact, .
     """The facts that were paid for, or None when nothing was."""
     body = _paid(connection, plan_id)
     return None if body is None else facts_in(body)
-
-
-def cost_paid(connection: sqlite3.Connection, plan_id: str) -> Cost:
-    """What a plan cost; nothing where it was not paid for."""
-    body = _paid(connection, plan_id)
-    return Cost.zero() if body is None else cost_in(body)
 
 
 def begun(connection: sqlite3.Connection, block: str) -> bool:

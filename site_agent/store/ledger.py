@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from site_agent.store import askers, charges, closed_tables, outbox, requests
+from site_agent.store import askers, charges, closed_tables, departed, outbox, requests
 from site_agent.store.askers import AskerStanding, Asking, KnownAnalysts
 from site_agent.store.charges import (
     Charged,
@@ -25,7 +25,8 @@ from site_agent.store.charges import (
     refuse_unless_contained,
 )
 from site_agent.store.closed_tables import ClosedTables
-from site_agent.store.outbox import HistoryLine, Kept
+from site_agent.store.departed import HistoryLine
+from site_agent.store.outbox import Kept
 from site_agent.store.recollection import Recollection, recollect
 from site_agent.store.requests import Request, RequestState
 from wardround.federation.errors import (
@@ -41,6 +42,7 @@ from wardround.federation.errors import (
 )
 from wardround.federation.forms.release import Release
 from wardround.federation.ledger import accounts, chain, site_tables
+from wardround.federation.ledger.attesting import FROM_THE_BEGINNING, attest_rows
 from wardround.federation.ledger.entry_body import Plain, asked_body, cap_body, cap_in, decode_body, newer, text_in
 from wardround.federation.ledger.rewriting import Read, rewrite
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE, Database, Durability, lost
@@ -119,7 +121,7 @@ class SiteLedger:
         }
         database = Database(path, schema=site_tables.SCHEMA, later=site_tables.LATER, keeping=keeping)
         with database.transaction() as connection:
-            ours = chain.begin(connection, identity, body)
+            ours = chain.begin(connection, identity, body, later=FROM_THE_BEGINNING)
         if not ours:
             database.close()
             raise ConfigurationMistaken(f"{path} is already the ledger of another site, study or key.")
@@ -145,7 +147,7 @@ class SiteLedger:
     def cap(self) -> Cap:
         """The cap in force; `ConfigurationMistaken` before the first."""
         with self._database.reading() as connection:
-            return _cap(connection)
+            return charges.cap_in_force(connection)
 
     def spent(self) -> Cost:
         """Everything ever charged to the dataset."""
@@ -177,9 +179,8 @@ class SiteLedger:
             SiteFrozen: it lacks an entry that this site signed; it is frozen from now on.
             UnprovedHead: it lacks a place that nobody proves to be its own; nothing was done.
         """
-        proof = standing.proof
         with self._database.transaction() as connection:
-            frozen = freeze_if_proved(connection, self._identity, proof) if proof is not None else False
+            frozen = (proof := standing.proof) is not None and freeze_if_proved(connection, self._identity, proof)
         # Outside the block: raising inside would undo the freezing.
         if frozen:
             raise SiteFrozen
@@ -294,14 +295,21 @@ class SiteLedger:
 
     def hold(self, signed: SignedTask, *, summary: str) -> RequestState:
         """Keep a task until a data steward decides, and say what was decided; nothing is spent."""
-        asked_on = self._today().isoformat()
+        plan_id, asked_on = signed.task.plan.plan_id, self._today().isoformat()
         with self._database.transaction() as connection:
             refuse_if_frozen(connection)
+            if charges.is_paid(connection, plan_id) or outbox.is_refused(connection, plan_id):
+                # Answered meanwhile, so nobody is to decide; who asks again is given that answer.
+                return requests.state(connection, plan_id)
             return requests.hold(connection, self._identity, signed, summary=summary, asked_on=asked_on)
 
     def rewrite_messages(self, read: Read) -> None:
         """Bring requests that an earlier version stored as messages into canonical form; `read` reads one."""
         rewrite(self._database, requests.TASKS, read)
+
+    def attest_rows(self) -> None:
+        """Sign what an earlier version wrote into tables and into no entry."""
+        attest_rows(self._database, self._identity, site_tables.TAKEN_OVER)
 
     def requests(self) -> list[Request]:
         """Every plan that ever waited for a steward, oldest first."""
@@ -328,7 +336,7 @@ class SiteLedger:
     def history(self) -> list[HistoryLine]:
         """Everything that ever left, or is about to."""
         with self._database.reading() as connection:
-            return outbox.history(connection)
+            return departed.history(connection)
 
     def head(self) -> Head:
         """Where the chain ends."""
@@ -355,7 +363,7 @@ class SiteLedger:
             raise PlanRefused("the site already refused this plan.")
         charge = charges.due(connection, charge)
         if charge.cost != Cost.zero():
-            accounts.pay(connection, self.dataset, charge.cost, cap=_cap(connection))
+            accounts.pay(connection, self.dataset, charge.cost, cap=charges.cap_in_force(connection))
         asked = self._asked(connection, charge, asking)
         charges.store_charge(connection, self._identity, charge, account=self.dataset, asked=asked)
         if table:
@@ -390,10 +398,3 @@ class SiteLedger:
 
 def _file(place: Path) -> Path:
     return place if place.suffix == ".sqlite" else place / LEDGER_FILE
-
-
-def _cap(connection: sqlite3.Connection) -> Cap:
-    entry = chain.last(connection, "capped")
-    if entry is None:
-        raise ConfigurationMistaken("the site has no budget yet; [policy] in site.toml sets it.")
-    return cap_in(decode_body(entry.body))

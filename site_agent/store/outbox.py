@@ -7,36 +7,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from site_agent.store.charges import cost_paid, entry_about, facts_paid
+from site_agent.store.charges import entry_about, facts_paid
 from wardround.federation.errors import LedgerCorrupt, UnpaidRelease
-from wardround.federation.forms.release import Release, decode_release, extent, release_hash
+from wardround.federation.forms.release import Release, extent, release_hash
 from wardround.federation.ledger import chain
 from wardround.federation.ledger.entry_body import Body, Plain, acknowledges, newer, text_in
 from wardround.federation.plan.task import Declined, Released
 from wardround.federation.trust.entry import Entry
 from wardround.federation.trust.identity import Identity, PublicIdentity
-from wardround.privacy.accounting.cost import Cost
 
 Kept: TypeAlias = Released | Declined
 
 # Receipts of answers that were under way together are stored in any order; so many are looked at for the newest.
 _LAST = 256
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryLine:
-    """One thing that left: when, about which plan, how many integers, at what cost, and whether it arrived."""
-
-    sequence: int
-    date: str
-    plan_id: str
-    kind: str
-    values: int
-    delivered: bool
-    cost: Cost
 
 
 def store_release(connection: sqlite3.Connection, identity: Identity, release: Release) -> None:
@@ -146,16 +131,3 @@ def is_receipt_for(kept: Kept, receipt: Entry, *, site: str, coordinator: Public
     return receipt.signed_by(coordinator) and acknowledges(
         receipt, kept.entry.head, plan_id=kept.plan_id, site=site, released=hashed
     )
-
-
-def history(connection: sqlite3.Connection) -> list[HistoryLine]:
-    """Everything that was ever kept to be sent, oldest first."""
-    delivered = {row[0] for row in connection.execute("SELECT plan_id FROM receipts")}
-    lines: list[HistoryLine] = []
-    for plan_id, sequence, payload in connection.execute("SELECT plan_id, sequence, payload FROM releases"):
-        release, cost = decode_release(bytes(payload)), cost_paid(connection, plan_id)
-        size = int(release.values.size)
-        lines.append(HistoryLine(sequence, release.date, plan_id, "released", size, plan_id in delivered, cost))
-    for plan_id, sequence, date in connection.execute("SELECT plan_id, sequence, date FROM refusals"):
-        lines.append(HistoryLine(sequence, date, plan_id, "refused", 0, plan_id in delivered, Cost.zero()))
-    return sorted(lines, key=lambda line: line.sequence)

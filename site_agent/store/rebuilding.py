@@ -36,7 +36,7 @@ from wardround.privacy.budget.facts import BlockFact, StepFact
 from wardround.privacy.budget.filter import Cap
 
 _COPIED = ("charges", "releases", "refusals", "receipts", "requests", "steps", "plans", "readings", "decisions")
-SIGNED_SINCE = frozenset(("frozen", "capped", "pinned", "closed", "reopened"))
+SIGNED_SINCE = frozenset(("attested", "frozen", "capped", "pinned", "closed", "reopened"))
 """What a restored ledger may have signed of itself; nothing of it speaks of a plan."""
 
 
@@ -141,6 +141,7 @@ class Rebuilding:
         if release_hash(payload) != text_in(body, "release_hash"):
             raise MalformedMessage("The coordinator does not have the bytes of what this site released.")
         self._insert("releases", plan_id, entry.sequence, payload)
+        self.connection.execute("DELETE FROM readings WHERE plan_id = ?", (plan_id,))
 
     def _decided(self, entry: Entry, plan_id: str) -> None:
         self.connection.execute("UPDATE requests SET state = ? WHERE plan_id = ?", (entry.kind, plan_id))

@@ -5,6 +5,7 @@ Every function works inside the caller's transaction.
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -65,15 +66,22 @@ def hold(
         """,
         (plan_id, canonical.encode(replace(signed, asked_by=asking.asked_by)), summary, asked_on),
     )
-    row = connection.execute("SELECT state, asked_on FROM requests WHERE plan_id = ?", (plan_id,)).fetchone()
+    row = connection.execute("SELECT state, asked_on, summary FROM requests WHERE plan_id = ?", (plan_id,)).fetchone()
     state = RequestState(row[0])
     # What an earlier version decided was decided without it.
     if state is RequestState.PENDING and not askers.is_shown(connection, plan_id):
         askers.meet(connection, identity, asking.asked_by, date=asked_on)
         askers.note(connection, asking)
-        body: Body = {"plan_id": plan_id, "date": row[1], **asked_body(asking.asked_by)}
+        shown = {"plan_id": plan_id, "date": row[1], "summary": hashlib.sha256(row[2].encode()).hexdigest()}
+        body: Body = {**shown, **asked_body(asking.asked_by)}
         chain.append(connection, identity, kind="held", body=body)
     return state
+
+
+def state(connection: sqlite3.Connection, plan_id: str) -> RequestState:
+    """What the steward said to a plan; nothing yet where nobody was asked."""
+    row = connection.execute("SELECT state FROM requests WHERE plan_id = ?", (plan_id,)).fetchone()
+    return RequestState.PENDING if row is None else RequestState(row[0])
 
 
 def listed(connection: sqlite3.Connection, where: str = "") -> list[Request]:
@@ -92,6 +100,7 @@ def decide(
     if row[0] == state.value:
         raise Mistaken(f"plan {plan_id} was already {state.value}; the running agent answers it.")
     connection.execute("UPDATE requests SET state = ? WHERE plan_id = ?", (state.value, plan_id))
+    askers.note_hour(connection, plan_id)
     _sign(connection, identity, plan_id, state, by=by, date=date)
 
 

@@ -13,7 +13,6 @@ from wardround.federation.errors import BudgetExceeded, FederationError, PeerUnr
 from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import (
     Answer,
-    BudgetReport,
     Estimate,
     ExpectedError,
     Loss,
@@ -23,6 +22,7 @@ from wardround.federation.question.answer import (
     Remaining,
 )
 from wardround.federation.question.query import Query, Statistic
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.privacy.accounting.gaussian_dp import epsilon_of, mu_of

@@ -16,6 +16,7 @@ IN_TWO_ROLES = frozenset(
         "link",
         "records",
         "serve",
+        "status",
         "table",
         "tallies",
     )

@@ -34,6 +34,7 @@ EXPECTED = {
     "QUERY": "the same",
     "STEP": "the same",
     "HEAD": "the same",
+    "HINTS": "what a chain does not attest: docs/coordinator.md and tests go by it",
 }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coordinator.members.presence import Presence
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.store.ledger import begin_ledger, open_ledger
@@ -173,8 +174,9 @@ class Hospital:
 class World:
     """A coordinator without threads and its hospitals; waiting lets the hospitals work, one turn each."""
 
-    def __init__(self, folder: Path, *, noiseless: bool = True, **changes: object) -> None:
+    def __init__(self, folder: Path, *, noiseless: bool = True, counts_calls: bool = False, **changes: object) -> None:
         self.folder = folder
+        self.counts_calls = counts_calls
         self.study = study(**changes)
         (folder / "study.toml").write_text(study_text(**changes), encoding="utf-8")
         self.identity = Identity.generate()
@@ -193,6 +195,7 @@ class World:
             clock=self.clock,
             attendant=DrivenAttendant(),
             rounds=self.rounds,
+            presence=Presence() if self.counts_calls else None,
             noiseless=self.noiseless,
         )
 
@@ -252,9 +255,9 @@ class World:
         return self.coordinator._accounting.balances().whole
 
 
-def oracle(folder: Path, *, moods: dict[str, str] | None = None, noiseless: bool = True, **changes: object) -> World:
+def oracle(folder: Path, *, moods: dict[str, str] | None = None, **changes: object) -> World:
     """Three hospitals with true counts 1, 10 and 100: one glance at a number names the bug."""
-    world = World(folder, noiseless=noiseless, **changes)
+    world = World(folder, **changes)  # type: ignore[arg-type]
     for name, count in TRUTH.items():
         world.enrol(name, count=count, mood=(moods or {}).get(name, "release"))
     return world

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import ROOT, Block, all_blocks
-from tests.docs.walk import Walk, difference, session
+from tests.docs.walk import Walk, difference, environment, session
+from tests.fixtures.prepared_python import PreparedPython
 
 # One story: try a study on a laptop; then run the consortium, join as a hospital, ask.
 ON_A_LAPTOP = ("README.md", "docs/simulation.md")
@@ -20,14 +22,22 @@ ABOUT_FLOWER = ("docs/flower.md",)
 ABOUT_PRIVACY = ("docs/tutorial-privacy.md", "docs/why-not.md", "docs/wrong-sql.md", "docs/guarantees.md")
 
 
-def test_the_pages_for_a_laptop_can_be_followed_from_start_to_end(tmp_path: Path) -> None:
-    with Walk(tmp_path) as walk:
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The commands and the Python of the pages, which start quickly."""
+    prepared = PreparedPython(tmp_path_factory.mktemp("prepared"), environment())
+    yield prepared.bin
+    prepared.close()
+
+
+def test_the_pages_for_a_laptop_can_be_followed_from_start_to_end(tmp_path: Path, programs: Path) -> None:
+    with Walk(tmp_path, programs) as walk:
         for page in ON_A_LAPTOP:
             walk.follow(ROOT / page)
 
 
-def test_the_pages_of_the_roles_can_be_followed_from_start_to_end(tmp_path: Path) -> None:
-    with Walk(tmp_path) as walk:
+def test_the_pages_of_the_roles_can_be_followed_from_start_to_end(tmp_path: Path, programs: Path) -> None:
+    with Walk(tmp_path, programs) as walk:
         walk.follow(ROOT / ON_A_LAPTOP[0], until_the_first_command=True)
         for page in IN_A_FEDERATION:
             walk.follow(ROOT / page)
@@ -35,27 +45,27 @@ def test_the_pages_of_the_roles_can_be_followed_from_start_to_end(tmp_path: Path
 
 
 @pytest.mark.parametrize("page", [*ABOUT_QUESTIONS, *ABOUT_PRIVACY])
-def test_a_page_on_its_own_proves_its_numbers_by_running(page: str, tmp_path: Path) -> None:
-    with Walk(tmp_path) as walk:
+def test_a_page_on_its_own_proves_its_numbers_by_running(page: str, tmp_path: Path, programs: Path) -> None:
+    with Walk(tmp_path, programs) as walk:
         walk.follow(ROOT / page)
 
 
 @pytest.mark.parametrize("page", ABOUT_STATISTICS)
-def test_a_page_about_statistics_shows_what_they_answer(page: str, tmp_path: Path) -> None:
-    with Walk(tmp_path) as walk:
+def test_a_page_about_statistics_shows_what_they_answer(page: str, tmp_path: Path, programs: Path) -> None:
+    with Walk(tmp_path, programs) as walk:
         walk.follow(ROOT / page)
 
 
 @pytest.mark.parametrize("page", ABOUT_LEARNING)
-def test_a_page_about_learning_trains_what_it_shows(page: str, tmp_path: Path) -> None:
-    with Walk(tmp_path) as walk:
+def test_a_page_about_learning_trains_what_it_shows(page: str, tmp_path: Path, programs: Path) -> None:
+    with Walk(tmp_path, programs) as walk:
         walk.follow(ROOT / page)
 
 
 @pytest.mark.parametrize("page", ABOUT_FLOWER)
-def test_a_page_about_flower_runs_its_app(page: str, tmp_path: Path) -> None:
+def test_a_page_about_flower_runs_its_app(page: str, tmp_path: Path, programs: Path) -> None:
     pytest.importorskip("flwr", reason="flwr is not installed: pip install 'wardround[flower]'")
-    with Walk(tmp_path) as walk:
+    with Walk(tmp_path, programs) as walk:
         walk.follow(ROOT / page)
 
 

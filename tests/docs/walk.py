@@ -39,9 +39,10 @@ _NUMBER = re.compile(r"(?:\\-)?\d+(?:\\\.\d+)?")
 
 @dataclass
 class Walk:
-    """One folder and the processes started in it."""
+    """One folder and the processes started in it; programs in `programs` are found before those on the PATH."""
 
     folder: Path
+    programs: Path | None = None
     running: list[tuple[Block, str, subprocess.Popen[bytes], Path]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -72,7 +73,7 @@ class Walk:
                 case "toml" | "python" if block.title:
                     (self.folder / block.title).write_text(block.text, encoding="utf-8")
                 case "python":
-                    self._finish(block, [sys.executable, "-W", "error", "-c", block.text], block.place, code=0)
+                    self._finish(block, ["python", "-W", "error", "-c", block.text], block.place, code=0)
                 case "console":
                     for command, shown in session(block):
                         self._command(block, command, shown)
@@ -99,7 +100,7 @@ class Walk:
             done = subprocess.run(
                 command,
                 cwd=self.folder,
-                env=environment(),
+                env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -120,7 +121,11 @@ class Walk:
         with log.open("wb") as stream:
             # `exec`, so that the signal reaches the command and not the shell.
             process = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"], cwd=self.folder, env=environment(), stdout=stream, stderr=stream
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.folder,
+                env=self._environment(),
+                stdout=stream,
+                stderr=stream,
             )
         self.running.append((block, command, process, log))
         until = time.monotonic() + PATIENCE_SECONDS
@@ -128,6 +133,10 @@ class Walk:
             assert process.poll() is None, f"{block.place}: `{command}` ended:\n{log.read_text('utf-8')}"
             assert time.monotonic() < until, f"{block.place}: `{command}` does not print {fault!r}"
             time.sleep(0.05)
+
+    def _environment(self) -> dict[str, str]:
+        found = environment()
+        return found if self.programs is None else found | {"PATH": f"{self.programs}{os.pathsep}{found['PATH']}"}
 
 
 def environment() -> dict[str, str]:

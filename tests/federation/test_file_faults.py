@@ -14,7 +14,7 @@ import pytest
 from site_agent.serving.folder import SiteFolder
 from wardround.federation.errors import ConfigurationMistaken, FederationError, Unavailable
 from wardround.federation.file_faults import PASSING, file_fault
-from wardround.federation.ledger.sqlite_file import serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import read_text
 from wardround.federation.trust.identity import Identity

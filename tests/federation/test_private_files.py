@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from wardround.federation.errors import ConfigurationMistaken
-from wardround.federation.ledger.sqlite_file import Database, serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
+from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.private_files import create_private, make_private_folder, open_lock, write_private
 
 SOMEBODY = 54321

@@ -22,7 +22,7 @@ from coordinator.rounds import round as line
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.round import Round
 from coordinator.serving import serve
-from coordinator.store.rounds import AnswerStore
+from coordinator.store.kept_answers import AnswerStore
 from wardround.federation.ledger.sqlite_file import Database
 
 STEPS = ("reserve", "accept", "conclude")

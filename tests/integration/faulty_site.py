@@ -29,7 +29,8 @@ from site_agent.store.closed_tables import ClosedTables
 from site_agent.store.ledger import SiteLedger
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release
-from wardround.federation.ledger.sqlite_file import Database, serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
+from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Charge
 from wardround.federation.plan.recalled import Recalled

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from coordinator.members.presence import read_presence
 from tests.integration.terms import Terms
 from wardround.analyst.asking.client import connect
 from wardround.analyst.showing.documents import Json
@@ -118,6 +119,8 @@ class Federation:
     folder: Path
     terms: Terms
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    called: bool = False
+    coordinator_began: float = 0.0
 
     # --- places -------------------------------------------------------------------------------------------
 
@@ -156,7 +159,25 @@ class Federation:
             self.running[name] = subprocess.Popen(words, cwd=self.folder, stdout=stream, stderr=stream)
         return self.running[name]
 
+    def await_calls(self) -> None:
+        """Wait until as many of the running sites have called the coordinator since its start as the study needs.
+
+        A question waits for them one poll long, which may be shorter than a busy machine takes to start a process.
+        """
+        started = [name for name in self.sites if name in self.running]
+        if self.called or "consortium" not in self.running or len(started) < self.terms.min_sites:
+            return
+
+        def enough() -> bool:
+            seen = read_presence(self.consortium)[1]
+            there = [name for name in started if name in seen and seen[name].date >= self.coordinator_began]
+            return len(there) >= self.terms.min_sites
+
+        eventually(enough, what="the sites call")
+        self.called = True
+
     def start_coordinator(self, *, failpoint: str | None = None) -> None:
+        self.called, self.coordinator_began = False, time.time()
         ordinary = command("coordinator", "serve", self.consortium)
         faulty = [sys.executable, str(HERE / "faulty_coordinator.py"), str(self.consortium), failpoint or ""]
         self.spawn("consortium", ordinary if failpoint is None else faulty)
@@ -230,6 +251,7 @@ class Federation:
     def ask(
         self, sql: str = PATIENTS, *, epsilon: float = SHARP, analyst: str = "ada", fresh: bool = False
     ) -> dict[str, Json]:
+        self.await_calls()
         with connect(self.profile(analyst)) as federation:
             return federation.ask(sql, epsilon=epsilon, fresh=fresh, limit_seconds=2 * PATIENCE_SECONDS).document()
 
@@ -237,6 +259,7 @@ class Federation:
         return Asked(lambda: self.ask(sql, epsilon=epsilon, fresh=fresh))
 
     def ask_command(self, sql: str = PATIENTS, *options: object, analyst: str = "ada", epsilon: float = SHARP) -> Done:
+        self.await_calls()
         return self.run("ask", "--profile", self.profile(analyst), sql, "--epsilon", epsilon, "--json", *options)
 
     # --- ledgers ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from site_agent.serving.check import check_site
-from site_agent.serving.history import departures
+from site_agent.telling.history import departures
 from tests.integration.conftest import Make
 from tests.integration.stage import Asked, Federation, eventually, sites_in
 from tests.integration.terms import rows_of
@@ -130,7 +130,14 @@ def test_a_broken_page_is_found_before_the_charge_and_nothing_of_it_is_said(make
         what="one answered and the file of two was found broken",
     )
     assert done.code == 0, done.err
-    assert sites_in(done.document) == {"answered": ["one"], "refused": {}, "missing": ["two"], "left_out": []}
+    assert sites_in(done.document) == {
+        "answered": ["one"],
+        "refused": {},
+        "missing": ["two"],
+        "left_out": [],
+        "lacking_patients": 1000,
+        "asked_patients": 2000,
+    }
     assert federation.entries("two", "charged") == []
     assert federation.entries("two", "released") == []
     files = {name: content for name, content in written(federation.folder).items() if not name.endswith(".parquet")}

@@ -20,8 +20,8 @@ from protos.calls import SiteCalls
 from protos.channels import channel
 from protos.tls import TlsKeys
 from site_agent.serving.check import check_site
-from site_agent.serving.history import departures
 from site_agent.serving.serve import open_ledger
+from site_agent.telling.history import departures
 from tests.integration.conftest import Make
 from tests.integration.stage import PATIENTS, SHARP, Asked, Federation, eventually, is_about, now, sites_in, value
 from wardround.analyst.asking.client import connect
@@ -73,6 +73,8 @@ def test_a_denied_question_says_so_and_is_answered_by_the_others(make_federation
         "refused": {"two": "ApprovalDenied"},
         "missing": [],
         "left_out": [],
+        "lacking_patients": 1000,
+        "asked_patients": 2000,
         "reasons": {"two": "a person there declined it"},
     }
     assert federation.entries("two", "charged") == []
@@ -204,7 +206,14 @@ def test_a_stopped_site_is_missing_and_too_few_sites_are_refused(make_federation
         federation.asking(), when=lambda: federation.received() == 2, what="one and three answered"
     )
     assert is_about(answer, 101), value(answer)
-    assert sites_in(answer) == {"answered": ["one", "three"], "refused": {}, "missing": ["two"], "left_out": []}
+    assert sites_in(answer) == {
+        "answered": ["one", "three"],
+        "refused": {},
+        "missing": ["two"],
+        "left_out": [],
+        "lacking_patients": 1000,
+        "asked_patients": 3000,
+    }
     for form in ((), ("--long",), ("--intervals", "--explain")):
         shown = federation.run("ask", "--profile", federation.profile(), PATIENTS, "--epsilon", SHARP, *form)
         assert shown.out.startswith("Without two (no answer): 2 of 3 hospitals answered, "), shown
@@ -213,13 +222,40 @@ def test_a_stopped_site_is_missing_and_too_few_sites_are_refused(make_federation
     assert frame["COUNT(DISTINCT patient_id)"].tolist() == [value(answer)]
     assert (frame.attrs["answered"], frame.attrs["missing"]) == (["one", "three"], ["two"])
     assert federation.stop("three") == 0
+    # It called long ago, as this coordinator counts time.
+    with (federation.consortium / "days").open("ab") as days:
+        days.write(b".")
+    done = federation.ask_command("SELECT COUNT(*) FROM encounters")
+    assert (done.code, done.error["code"]) == (3, "SitesAway")
+    assert "of 3 hospitals are there and the study needs 2; away: " in str(done.error["message"])
+    assert len(federation.entries("consortium", "reserved")) == 1
+    states = federation.run("budget", "--profile", federation.profile(), "--json").document["sites"]
+    assert (states["two"]["state"], states["three"]["state"]) == ("away", "away")  # type: ignore[index,call-overload]
+    federation.check_ledgers()
+
+
+def test_required_hospitals_are_waited_for_over_restarts_and_paid_once(make_federation: Make) -> None:
+    federation = make_federation(sites=("one", "two"))
+    federation.start_timeless_coordinator()
+    federation.start_site("one")
+    federation.start_site("two", failpoint="after_claim")
     done = federation.after_the_deadline(
-        Asked(lambda: federation.ask_command("SELECT COUNT(*) FROM encounters")),
-        when=lambda: federation.received() == 3,
+        Asked(lambda: federation.ask_command(PATIENTS, "--require", "all")),
+        when=lambda: federation.received() == 1,
         what="one answered",
     )
-    assert (done.code, done.error["code"]) == (1, "TooFewSites")
-    assert "1 of 3 sites answered and the study needs 2; missing: three, two" in str(done.error["message"])
+    assert (done.code, done.error["code"]) == (3, "SitesAway"), done.err
+    assert "1 of 2 hospitals answered and this question requires 2; missing: two" in str(done.error["message"])
+    federation.await_death("two")
+    assert federation.stop("consortium") == 0
+    federation.start_coordinator()
+    assert federation.entries("consortium", "answered") == []
+    federation.start_site("two")
+    again = federation.ask_command(PATIENTS, "--require", "2")
+    assert again.code == 0, again.err
+    assert is_about(again.document, 11)
+    assert len(federation.entries("consortium", "reserved")) == 1
+    assert [len(federation.entries(name, "charged")) for name in ("one", "two")] == [1, 1]
     federation.check_ledgers()
 
 
@@ -228,9 +264,11 @@ def test_a_round_with_too_few_sites_is_continued_by_asking_again_at_no_new_charg
     federation = make_federation(min_sites=2)
     federation.start_timeless_coordinator()
     federation.start_site("one")
+    federation.start_site("three", failpoint="after_claim")
     with pytest.raises(TooFewSites, match="Asking again costs nothing more"):
         federation.after_the_deadline(federation.asking(), when=lambda: federation.received() == 1, what="one answered")
     plan_id = str(federation.rows("consortium", "SELECT plan_id FROM rounds")[0][0])
+    federation.await_death("three")
     federation.start_site("three")
     again = federation.after_the_deadline(
         federation.asking(), when=lambda: federation.received() == 2, what="three answered"

@@ -14,12 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutants import MUTANTS, Mutant
+from tests.mutants import mutants
+from tests.mutants.durability import DURABILITY
+from tests.mutants.mutants import Mutant
 
+MUTANTS = mutants.MUTANTS | DURABILITY
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("wardround", "protos", "coordinator", "site_agent")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "folders", "*.json")
 FAILED = 1
+_SECONDS = 300.0
 
 
 def sources(root: Path) -> list[Path]:
@@ -41,8 +45,10 @@ def test_a_mutant_fits_the_source(name: str) -> None:
         assert (ROOT / test).is_file(), test
 
 
-def test_there_are_thirty() -> None:
-    assert len(MUTANTS) >= 30
+def test_there_are_sixty() -> None:
+    assert len(mutants.MUTANTS) >= 30
+    assert len(DURABILITY) >= 25
+    assert len(MUTANTS) == len(mutants.MUTANTS) + len(DURABILITY)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,12 @@ def run(tree: Path, tests: tuple[str, ...]) -> int:
     words = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *tests]
     # Two mutants of a line may have its length and its second: what one was compiled to must not run as the other.
     surroundings = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(words, cwd=tree, env=surroundings, capture_output=True, check=False).returncode
+    try:
+        done = subprocess.run(words, cwd=tree, env=surroundings, capture_output=True, check=False, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        # What waits for ever does not pass.
+        return FAILED
+    return done.returncode
 
 
 @pytest.mark.slow

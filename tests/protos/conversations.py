@@ -108,7 +108,7 @@ CONVERSATIONS: tuple[Conversation, ...] = (
     ),
     _word(
         "wanted",
-        st.builds(wire.Wanted, words.digests, st.integers(0, 2**20)),
+        st.builds(wire.WantedPlan, words.digests, st.integers(0, 2**20)),
         site_service_pb2.ReturnPlanRequest,
         wire.WANTED,
     ),

@@ -34,8 +34,9 @@ from wardround.federation.limits import (
     Whole,
     name_of,
 )
-from wardround.federation.question.answer import BudgetReport, Loss, SiteState
+from wardround.federation.question.answer import Loss, SiteState
 from wardround.federation.question.query import Statistic
+from wardround.federation.question.study_budget import BudgetReport
 
 Name = Annotated[str, name_of("a name")]
 Number = Annotated[float, Finite("a number")]

@@ -191,7 +191,7 @@ SAMPLES: dict[str, Sample] = {
     "sites": (analyst_service_pb2.SitesReply(sites=["north"]), words.SITES.read),
     "hospitals request": (analyst_service_pb2.HospitalsRequest(after="north"), words.AFTER.read),
     "hospitals": (analyst_service_pb2.HospitalsReply(hospitals=[hospital()]), words.HOSPITALS.read),
-    "presenting": (site_service_pb2.GreetRequest(limits=hospital().limits), words.PRESENTING.read),
+    "presenting": (site_service_pb2.GreetRequest(limits=hospital().limits, version="0.1.0"), words.PRESENTING.read),
     "report": (report(), words.BUDGET.read),
     "study": (analyst_service_pb2.DescribeReply(study="name = 'trial'"), words.STUDY.read),
     "released": (sound.released(), submission),

@@ -12,11 +12,19 @@ from hypothesis import strategies as st
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.recalled import Recalled
-from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Submission, Task
+from wardround.federation.plan.task import (
+    ALL_SITES,
+    AskRequest,
+    Declined,
+    Failed,
+    Pending,
+    Released,
+    SignedTask,
+    Submission,
+    Task,
+)
 from wardround.federation.question.answer import (
     Answer,
-    BudgetReport,
-    ByOverlap,
     DearerNoise,
     ErrorCost,
     Estimate,
@@ -28,15 +36,20 @@ from wardround.federation.question.answer import (
     Progress,
     Remaining,
     Shortfall,
-    SiteBudget,
     SiteState,
-    Spending,
-    Statement,
     Update,
     WhyDearer,
 )
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.question.study_budget import (
+    BudgetReport,
+    ByOverlap,
+    SiteBudget,
+    SiteStanding,
+    Spending,
+    Statement,
+)
 from wardround.federation.study.study import Value
 from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting, Standing
@@ -229,7 +242,7 @@ def _signed(request: AskRequest, asked: AskedBy | None) -> AskRequest:
 
 questions = st.builds(
     _signed,
-    st.builds(AskRequest, _queries(plain_texts), epsilons, deltas, nonces, errors)
+    st.builds(AskRequest, _queries(plain_texts), epsilons, deltas, nonces, errors, require=st.integers(0, ALL_SITES))
     | st.builds(AskRequest, _steps(plain_texts), nonce=nonces),
     st.none() | asked_by,
 )
@@ -286,6 +299,8 @@ plain_answers = st.builds(
     st.lists(estimates, max_size=4).map(tuple),
     statements,
     dearer=dearer,
+    asked_patients=st.none() | counts,
+    lacking_patients=st.none() | counts,
 )
 
 
@@ -333,7 +348,9 @@ previews = st.builds(
     st.lists(error_costs, max_size=3).map(tuple),
 )
 site_budgets = st.lists(
-    st.builds(SiteBudget, names, losses, st.booleans()), max_size=4, unique_by=lambda site: site.name
+    st.builds(SiteBudget, names, losses, st.booleans(), st.none() | st.sampled_from(SiteStanding)),
+    max_size=4,
+    unique_by=lambda site: site.name,
 ).map(tuple)
 reports = st.builds(
     BudgetReport,
@@ -353,7 +370,7 @@ reports = st.builds(
 
 pems = st.binary(max_size=50).map(lambda raw: b"-----BEGIN THING-----\n" + raw.hex().encode())
 limits = st.builds(PublicLimits, st.lists(codes, max_size=4).map(tuple), amounts, shares, st.booleans())
-presentings = st.builds(Presenting, st.none() | limits, st.none() | entries)
+presentings = st.builds(Presenting, st.none() | limits, st.none() | entries, st.sampled_from(["", "0.1.0", "1.2rc3"]))
 standings = st.builds(Standing, heads, st.none() | entries, st.none() | entries)
 greetings = st.builds(Greeting, names, digests, counts, st.none() | standings)
 enrolments = st.builds(

@@ -70,6 +70,7 @@ class Reopened:
         configuration, study = place.configuration(), place.study()
         ledger = SiteLedger(place.ledger, identity=place.identity())
         ledger.rewrite_messages(stored_task)
+        ledger.attest_rows()
         ledger.set_cap(configuration.policy.cap)
         pipeline = Pipeline(
             configuration.name,

@@ -11,9 +11,10 @@ import datetime
 import hashlib
 import random
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from site_agent.reading.dataset import Dataset
 from tests.recorded.recording import Json
 from tests.site_agent.sources.conformance.sources import SOURCES
 from tests.site_agent.sources.reference_totals import Row
@@ -22,6 +23,7 @@ from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import SeededNoise, ZeroNoise
+from wardround.simulation.sites import Remembering
 
 STUDY = """
 name = "recorded"
@@ -106,25 +108,36 @@ def documents(source: str, folder: Path) -> Iterator[tuple[str, Json]]:
     for kind, (delta, pure) in KINDS.items():
         study = parse_study(STUDY.replace("{pure}", pure))
         yield f"{source}: {kind}: study", study.study_hash
+        # Read once: the other noise is added to the same totals.
+        datasets = opened(source, study, folder / kind)
         for noise in ("noiseless", "seeded"):
             title = f"{source}: {kind}, {noise}"
             place = folder / kind / noise
-            with federation(source, study, place, noiseless=noise == "noiseless") as found:
+            with federation(study, datasets, place, noiseless=noise == "noiseless") as found:
                 for question in QUESTIONS:
                     told = asked(found, question, delta)
                     yield f"{title}: {question}", told if source == WHOLE else _id(told)
             yield f"{title}: released", released(place / "ledgers")
 
 
+def opened(source: str, study: Study, folder: Path) -> dict[str, Dataset]:
+    """The hospitals' tables in one kind of source; each question reads them once."""
+    found: dict[str, Dataset] = {}
+    for name in SITES:
+        (folder / name).mkdir(parents=True)
+        found[name] = Remembering(SOURCES[source].opened(rows_of(name), study, folder / name))
+    return found
+
+
 @contextlib.contextmanager
-def federation(source: str, study: Study, folder: Path, *, noiseless: bool) -> Iterator[SimulatedFederation]:
-    sites = {}
-    for number, name in enumerate(SITES):
-        place = folder / name
-        place.mkdir(parents=True)
-        dataset = SOURCES[source].opened(rows_of(name), study, place)
-        sites[name] = SimulatedSite(dataset, 400, noise=ZeroNoise() if noiseless else SeededNoise(number))
-    (folder / "ledgers").mkdir()
+def federation(
+    study: Study, datasets: Mapping[str, Dataset], folder: Path, *, noiseless: bool
+) -> Iterator[SimulatedFederation]:
+    sites = {
+        name: SimulatedSite(dataset, 400, noise=ZeroNoise() if noiseless else SeededNoise(number))
+        for number, (name, dataset) in enumerate(datasets.items())
+    }
+    (folder / "ledgers").mkdir(parents=True)
     found = SimulatedFederation(study, sites, folder=folder / "ledgers", noiseless=noiseless)
     try:
         yield found

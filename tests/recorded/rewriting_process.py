@@ -30,6 +30,7 @@ def rewritten(folder: Path) -> None:
     place = open_site(folder)
     ledger = SiteLedger(place.ledger, identity=place.identity())
     ledger.rewrite_messages(stored_task)
+    ledger.attest_rows()
     ledger.close()
 
 

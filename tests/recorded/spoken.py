@@ -10,15 +10,13 @@ from fractions import Fraction
 
 from protos.chunked_release import Chunk
 from protos.statuses import Fault
-from protos.words import Claim, Poll, Returned, Wanted, Watch
+from protos.words import Claim, Poll, Returned, WantedPlan, Watch
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Task
 from wardround.federation.question.answer import (
     Answer,
-    BudgetReport,
-    ByOverlap,
     DearerNoise,
     ErrorCost,
     Estimate,
@@ -30,15 +28,13 @@ from wardround.federation.question.answer import (
     Progress,
     Remaining,
     Shortfall,
-    SiteBudget,
     SiteState,
-    Spending,
-    Statement,
     Update,
     WhyDearer,
 )
 from wardround.federation.question.cohort import And, Between, Comparison, IsNull, Not, Operator, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, Statistic
+from wardround.federation.question.study_budget import BudgetReport, ByOverlap, SiteBudget, Spending, Statement
 from wardround.federation.trust.asked_by import AskedBy
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting, Standing
 from wardround.federation.trust.entry import EMPTY, GENESIS, Entry, Head
@@ -177,7 +173,7 @@ SPOKEN: Mapping[str, tuple[object, ...]] = {
     "rejoining": (EMPTY, HEAD),
     "return after": (0, 7),
     "returned chain": ((), (FIRST, ENTRY)),
-    "wanted": (Wanted(HASH), Wanted(HASH, 2**20)),
+    "wanted": (WantedPlan(HASH), WantedPlan(HASH, 2**20)),
     "returned": (Returned(TASKS[0]), Returned(TASKS[1], bytes(range(40)))),
     "list after": ("", HASH),
     "reserved": ((), (HASH, PLANS[0].plan_id)),

@@ -13,9 +13,9 @@ from tools.compare import SETTINGS, Comparison, measured
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = Path(__file__).parent / "measured" / "benchmarks.json"
-# Each measures by itself: what is stored beside what was stored before, what a command takes beside its limit, and what
-# one call costs an idle coordinator.
-OF_ITS_OWN = {"startup", "stored_words", "call"}
+# Each measures by itself: what is stored beside what was stored before, what a command takes beside its limit, what one
+# call costs an idle coordinator, long answers beside short ones, and a long history beside a short one.
+OF_ITS_OWN = {"answers", "history", "startup", "stored_words", "call"}
 
 
 def recorded() -> dict[str, list[Comparison]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime
 import json
@@ -252,6 +253,26 @@ def test_certificates_live_shortly_and_do_one_thing(tmp_path: Path) -> None:
         assert holder(pem).role is role
     assert (tmp_path / "authority" / "key.pem").stat().st_mode & 0o777 == 0o600
     assert Authority.load(tmp_path / "authority").pem == authority.pem
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # P-256 by its number, and a number that no curve has.
+        ("06082a8648ce3d030107", "06082a8648ce3d040107"),
+        # The version of a request, and one that none has.
+        ("020100", "020107"),
+    ],
+)
+def test_a_request_that_no_library_can_read_is_malformed(old: str, new: str) -> None:
+    sound = x509.load_pem_x509_csr(make_request(TLS_KEY, "north")).public_bytes(serialization.Encoding.DER)
+    assert bytes.fromhex(old) in sound
+    changed = sound.replace(bytes.fromhex(old), bytes.fromhex(new), 1)
+    pem = (
+        b"-----BEGIN CERTIFICATE REQUEST-----\n" + base64.b64encode(changed) + b"\n-----END CERTIFICATE REQUEST-----\n"
+    )
+    with pytest.raises(MalformedMessage, match="cannot be read"):
+        request_key(pem)
 
 
 def test_nothing_in_a_request_but_its_key_is_believed() -> None:

@@ -26,7 +26,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Answer, An
     """Every answer twice: as it was made, and as it was read back from the ledger."""
     study = parse_study(questions.STUDY.replace("{pure}", ""))
     folder: Path = tmp_path_factory.mktemp("places")
-    with questions.federation("csv", study, folder, noiseless=True) as federation:
+    tables = questions.opened("csv", study, folder)
+    with questions.federation(study, tables, folder, noiseless=True) as federation:
         ask = federation.client.ask
         return {text: (ask(text, epsilon=1.0).answer, ask(text, epsilon=1.0).answer) for text in ANSWERED}
 

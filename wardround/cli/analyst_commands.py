@@ -50,6 +50,11 @@ Purpose = Annotated[
     str, typer.Option("--purpose", metavar="TEXT", help="Why you ask; signed, and shown to the hospitals' stewards.")
 ]
 
+Require = Annotated[
+    str | None,
+    typer.Option("--require", metavar="all|N", help="Keep no answer of fewer hospitals, and begin none without them."),
+]
+
 COORDINATOR = "waiting for the coordinator"
 
 
@@ -77,6 +82,7 @@ def ask(
     ] = "",
     search: Search = False,
     purpose: Purpose = "",
+    require: Require = None,
     plot: Plot = None,
     long: Long = False,
     intervals: Intervals = False,
@@ -89,10 +95,12 @@ def ask(
     from wardround.analyst.asking.wanted_errors import read_errors
     from wardround.cli.terminal.round_lines import RoundLines
     from wardround.cli.terminal.step_lines import Steps
+    from wardround.federation.plan.required import required
     from wardround.federation.trust.asked_by import check_purpose
 
     check_privacy(privacy)
     check_purpose(purpose)
+    required(require)
     wanted = read_errors(error or [])
     nonce = chosen_nonce(fresh=fresh, resume=resume, what="question")
     if dry_run and plot is not None:
@@ -111,6 +119,7 @@ def ask(
             tell_nonce(look().preview, nonce)
         with going_on(nonce, fresh=fresh), contextlib.closing(RoundLines(quiet=quiet)) as progress:
             asked = partial(federation.ask, sql, error=wanted, epsilon=epsilon, delta=delta, nonce=nonce, search=search)
+            asked = partial(asked, require=require)
             result = asked(purpose=purpose, on_progress=progress.show, on_round=progress.begin, on_note=progress.note)
             progress.end(result.answer)
     shown = result.text(long=long, intervals=intervals, explain=explain, width=columns(sys.stdout))

@@ -39,6 +39,8 @@ def verify(
         for problem in found.problems:
             where = f"entry {problem.entry}" if problem.entry else "the whole ledger"
             say(f"  {where}: {problem.code}. {problem.code.sentence}")
+        if found.unattested:
+            say(f"  not attested, as an earlier version wrote them: rows of {', '.join(found.unattested)}.")
         if not found.entries:
             note(f"wardround: {folder} holds no entry of a ledger; {RESTORE}.")
     if not found.valid:
@@ -70,5 +72,6 @@ def _document(found: Verification) -> dict[str, object]:
         "head": found.head.digest,
         "spent": spent,
         "cap": limit,
+        "unattested": list(found.unattested),
         "problems": [{"entry": problem.entry, "code": problem.code} for problem in found.problems],
     }

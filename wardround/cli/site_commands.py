@@ -139,7 +139,7 @@ def requests(
 
     found = askings(folder)
     if plan is not None:
-        meant = named([asking.request for asking in found], plan, see=f"see: wardround site requests {folder}")
+        meant = named([asking.request.plan_id for asking in found], plan, see=f"see: wardround site requests {folder}")
         found = [asking for asking in found if asking.request.plan_id == meant]
     if as_json:
         print_document({"requests": [asking.document() for asking in found]})
@@ -189,19 +189,38 @@ def reopen(
     say(f"{table} is open again; the running agent answers questions about it from now on.")
 
 
-@app.command(epilog="Example: wardround site history st-mary --json")
-def history(folder: Folder, as_json: AsJson = False) -> None:
-    """Show everything that ever left this site: noised numbers and refusals; and which tables were closed."""
-    from site_agent.serving.history import departures
+@app.command(epilog="Example: wardround site history st-mary --csv")
+def history(
+    folder: Folder,
+    plan: Annotated[
+        str | None, typer.Argument(metavar="[PLAN]", help="Show this one in full.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsheet.")] = False,
+) -> None:
+    """Show everything that ever left this site, who asked for it and who approved; and which tables were closed."""
+    from site_agent.telling import history as past
 
-    lines = departures(folder)
+    if as_csv and (as_json or plan is not None):
+        raise Mistaken("--csv is for the whole history, without --json and without a plan; leave one of them out.")
+    if plan is not None:
+        found, release = past.departure(folder, plan)
+        if as_json:
+            sent = {} if release is None else {"released": release.values.tolist(), "keys": list(release.keys)}
+            print_document({**found.document(), **sent})
+        else:
+            say(*found.full(release))
+        return
+    lines = past.departures(folder)
     if as_json:
         print_document({"history": [line.document() for line in lines]})
-        return
-    for line in lines:
-        say(line.text())
-    if not lines:
-        say("Nothing has left this site.")
+    elif as_csv:
+        say(*past.as_csv(lines).splitlines())
+    else:
+        for line in lines:
+            say_in_one_row(line.text())
+        if not lines:
+            say("Nothing has left this site.")
 
 
 @analyst.command("list", epilog="Example: wardround site analyst list st-mary")

@@ -162,6 +162,12 @@ class AwaitingApproval(Unavailable):
     sentence = "The question is waiting for approval at a site; ask again later."
 
 
+class SitesAway(Unavailable):
+    """Fewer hospitals are there, or have answered, than a question needs; asking again costs nothing more."""
+
+    sentence = "Too few hospitals are there now; ask again later."
+
+
 class SourceFailed(Unavailable):
     """The data source failed when rows may have been read, so they may have decided it. The charge stays."""
 

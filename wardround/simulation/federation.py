@@ -20,7 +20,8 @@ from wardround.federation.errors import Mistaken
 from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
-from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
+from wardround.federation.question.answer import Answer, Preview, Progress
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.federation.trust.enrolment import Standing
 from wardround.federation.trust.entry import Entry, Head

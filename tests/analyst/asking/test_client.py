@@ -13,19 +13,10 @@ from wardround.analyst.asking.client import Client
 from wardround.analyst.link.link import POLL_SECONDS
 from wardround.federation.errors import AwaitingApproval, BudgetExceeded, DeadlinePassed, FederationError, QueryMistaken
 from wardround.federation.plan.task import AskRequest
-from wardround.federation.question.answer import (
-    Answer,
-    BudgetReport,
-    ByOverlap,
-    Loss,
-    Preview,
-    PrivacyStatement,
-    Progress,
-    Remaining,
-    SiteState,
-)
+from wardround.federation.question.answer import Answer, Loss, Preview, PrivacyStatement, Progress, Remaining, SiteState
 from wardround.federation.question.cohort import And, Comparison, IsNull, Not, Operator
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
+from wardround.federation.question.study_budget import BudgetReport, ByOverlap
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
 

@@ -14,7 +14,8 @@ from wardround.analyst.asking.client import Client
 from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import EARLIER_VERSION, ProtocolViolation
 from wardround.federation.plan.task import AskRequest
-from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
+from wardround.federation.question.answer import Answer, Preview, Progress
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation
 

@@ -29,7 +29,8 @@ from wardround.federation.models.step_layout import step_form
 from wardround.federation.models.training import Step
 from wardround.federation.plan.plan import Plan
 from wardround.federation.plan.task import AskRequest
-from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress, Update
+from wardround.federation.question.answer import Answer, Preview, Progress, Update
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.privacy.noise.distribution import Mechanism
 from wardround.simulation.federation import DirectAnalystLink, SimulatedFederation, SimulatedSite, default_policy

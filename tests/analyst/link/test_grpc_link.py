@@ -30,16 +30,17 @@ from wardround.federation.errors import (
     BudgetExceeded,
     ConfigurationMistaken,
     FederationError,
+    LedgerBusy,
     MalformedMessage,
+    Mistaken,
     NotAuthorized,
     PeerUnreachable,
     ProtocolViolation,
+    TooFewSites,
 )
-from wardround.federation.plan.task import AskRequest
+from wardround.federation.plan.task import ALL_SITES, AskRequest
 from wardround.federation.question.answer import (
     Answer,
-    BudgetReport,
-    ByOverlap,
     Estimate,
     Loss,
     Preview,
@@ -49,6 +50,7 @@ from wardround.federation.question.answer import (
     SiteState,
 )
 from wardround.federation.question.query import Aggregate, Query, Statistic
+from wardround.federation.question.study_budget import BudgetReport, ByOverlap
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key
 from wardround.federation.trust.enrolment import AnalystProfile, write_profile
 from wardround.federation.trust.public_limits import PublicSite
@@ -84,6 +86,7 @@ class Desk(AnalystServiceServicer):
         self.stuck = False
         self.refusal: FederationError | None = None
         self.steps: list[Progress | Answer | FederationError] = [ANSWER]
+        self.firsts: list[int] = []
 
     def Ask(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:  # noqa: N802
         if self.refusal is not None:
@@ -91,8 +94,12 @@ class Desk(AnalystServiceServicer):
         self.asked.append(read_question(request.question))
         return ASKED.write(PLAN)
 
+    def AskRequiring(self, request: pb.AskRequest, context: grpc.ServicerContext) -> pb.AskReply:  # noqa: N802
+        return self.Ask(request, context)
+
     def Await(self, request: pb.AwaitRequest, context: grpc.ServicerContext) -> pb.AwaitReply:  # noqa: N802
         watch = WATCH.read(request)
+        self.firsts.append(watch.first_estimate)
         step = self.steps.pop(0)
         if isinstance(step, FederationError):
             raise step
@@ -242,6 +249,15 @@ def test_a_pending_approval_arrives_at_once(house: House) -> None:
     assert pauses == []
 
 
+def test_a_page_that_fails_is_asked_for_again_and_not_the_pages_before_it(house: House) -> None:
+    long = dataclasses.replace(ANSWER, estimates=(ESTIMATE,) * 50_000)
+    house.desk.steps = [long, LedgerBusy(), long, LedgerBusy(), LedgerBusy(), long]
+    with Client(GrpcAnalystLink(house.profile(), persistence=impatient(lambda: None))) as federation:
+        assert federation.ask(MEAN).answer == long
+    first, second, third, *_ = dict.fromkeys(house.desk.firsts)
+    assert house.desk.firsts == [first, second, second, third, third, third]
+
+
 def test_a_coordinator_that_restarts_in_the_middle_of_a_question_is_waited_for(house: House) -> None:
     house.desk.steps = [Progress(1, (("north", SiteState.OPEN),)), ANSWER]
     pauses: list[float] = []
@@ -345,4 +361,35 @@ def test_a_coordinator_of_an_earlier_version_is_named_in_one_sentence_and_nothin
         "The coordinator runs an earlier version of wardround that does not know this call; nothing was charged. "
         "Ask the consortium to update it."
     )
+    assert house.desk.asked == []
+
+
+def test_an_earlier_coordinator_cannot_overlook_that_hospitals_are_required(house: House) -> None:
+    """`add_without_errors` has no call that requires hospitals either."""
+    house.close()
+    house.register = add_without_errors
+    house.open()
+    with Client(GrpcAnalystLink(house.profile())) as client:
+        with pytest.raises(ProtocolViolation, match="earlier version"):
+            client.ask(MEAN, require="all")
+        assert house.desk.asked == []
+
+
+def test_an_answer_of_fewer_than_were_required_is_not_handed_over(house: House) -> None:
+    """Somebody who requires less may have asked the same while the round was open."""
+    fewer = dataclasses.replace(ANSWER, missing=("south",))
+    with Client(GrpcAnalystLink(house.profile())) as client:
+        for require in (2, "all"):
+            house.desk.steps = [fewer]
+            with pytest.raises(TooFewSites, match="An answer of 1 of 2 hospitals is kept"):
+                client.ask(MEAN, require=require)
+        house.desk.steps = [fewer]
+        assert client.ask(MEAN, require=1).answer == fewer
+    assert [asked.require for asked in house.desk.asked] == [2, ALL_SITES, 1]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "some", "", 1.5, True, ALL_SITES, "1" * 99])
+def test_what_is_required_is_all_or_a_number(house: House, wrong: object) -> None:
+    with Client(GrpcAnalystLink(house.profile())) as client, pytest.raises(Mistaken, match="it must be 'all' or a"):
+        client.ask(MEAN, require=wrong)  # type: ignore[arg-type]
     assert house.desk.asked == []

@@ -22,19 +22,8 @@ from wardround.analyst.pictures.picture_files import write_picture
 from wardround.analyst.pictures.picture_words import ColumnWords
 from wardround.analyst.tables.presentation import ShownLine, shown
 from wardround.federation.models.training import ModelKind
-from wardround.federation.question.answer import (
-    Answer,
-    BudgetReport,
-    ByOverlap,
-    Estimate,
-    Loss,
-    NoEstimate,
-    PrivacyStatement,
-    Remaining,
-    SiteBudget,
-    Spending,
-    Statement,
-)
+from wardround.federation.question.answer import Answer, Estimate, Loss, NoEstimate, PrivacyStatement, Remaining
+from wardround.federation.question.study_budget import BudgetReport, ByOverlap, SiteBudget, Spending, Statement
 from wardround.federation.study.study import Value
 
 Group = tuple[tuple[str, Value], ...]

@@ -9,7 +9,7 @@ import math
 import pytest
 
 from coordinator.accounts.accounting import Outcome
-from coordinator.rounds.stored_answers import StoredAnswer, decode_answer, encode_answer
+from coordinator.rounds.stored_answers import StoredAnswer, read_answer, write_answer
 from protos._generated import answer_pb2 as pb
 from protos.words import ANSWER, ESTIMATE
 from tests.analyst.stored import estimate, stored
@@ -127,11 +127,11 @@ BEFORE = (
 
 
 def test_a_stored_answer_of_before_is_shown_as_before_and_written_the_same() -> None:
-    read = decode_answer(BEFORE)
+    read = read_answer(BEFORE).answer
     assert (read.estimates[0].value, read.estimates[0].reason, read.left_out) == (140.0, None, ())
-    assert encode_answer(read) == BEFORE
+    assert write_answer(read).text == BEFORE
 
 
 def test_a_stored_answer_keeps_the_reason_and_who_was_left_out() -> None:
     answer = kept(unknown(NoEstimate.NOBODY_LEFT), estimate("count", None, 5.0, 1.0), left_out=("west",))
-    assert decode_answer(encode_answer(answer)) == answer
+    assert read_answer(write_answer(answer).text).answer == answer

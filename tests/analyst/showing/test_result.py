@@ -81,6 +81,20 @@ WITHOUT = (
 )
 
 
+def test_the_first_line_the_document_and_the_picture_say_how_many_patients_are_missing() -> None:
+    lacking = Result(dataclasses.replace(ANSWER, asked_patients=5000, lacking_patients=2100))
+    words = "2100 of 5000 declared patients are missing"
+    assert str(lacking).splitlines()[0] == f"{WITHOUT.removesuffix('.')}: {words}."
+    sites = lacking.document()["sites"]
+    assert isinstance(sites, dict)
+    assert (sites["lacking_patients"], sites["asked_patients"]) == (2100, 5000)
+    assert words in lacking.plot().get_title(loc="left").replace("\n", " ")
+    # A coordinator of an earlier version does not tell.
+    before = Result(ANSWER).document()["sites"]
+    assert isinstance(before, dict)
+    assert "lacking_patients" not in before
+
+
 def test_an_answer_prints_as_a_table_with_errors_and_its_price() -> None:
     assert str(Result(ANSWER, cap=3.0)).splitlines() == [
         WITHOUT,

@@ -183,12 +183,14 @@ def test_names_that_meet_are_kept_apart() -> None:
 
 @pytest.mark.parametrize("long", [True, False])
 def test_a_frame_says_who_answered(long: bool) -> None:
-    lacking = Result(dataclasses.replace(ANSWER, left_out=("south",)))
+    lacking = Result(dataclasses.replace(ANSWER, left_out=("south",), asked_patients=500, lacking_patients=70))
     sites = {
         "answered": ["north", "st-mary"],
         "refused": {"west": "BudgetExceeded"},
         "missing": ["east"],
         "left_out": ["south"],
+        "lacking_patients": 70,
+        "asked_patients": 500,
     }
     assert lacking.to_pandas(long=long).attrs == sites
     metadata = lacking.to_arrow(long=long).schema.metadata

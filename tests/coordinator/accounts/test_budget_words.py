@@ -14,17 +14,8 @@ from wardround.analyst.showing.budget import BudgetResult
 from wardround.analyst.showing.documents import answer_document
 from wardround.analyst.showing.interpretation import answer_meaning, date_text
 from wardround.federation.errors import MalformedMessage
-from wardround.federation.question.answer import (
-    Answer,
-    BudgetReport,
-    ByOverlap,
-    Loss,
-    PrivacyStatement,
-    Remaining,
-    SiteBudget,
-    Spending,
-    Statement,
-)
+from wardround.federation.question.answer import Answer, Loss, PrivacyStatement, Remaining
+from wardround.federation.question.study_budget import BudgetReport, ByOverlap, SiteBudget, Spending, Statement
 from wardround.federation.study.study import Study
 
 STUDY = study(overlap='1\ngroups = [{ sites = ["north", "west"], overlap = 2 }]')
@@ -112,8 +103,8 @@ def test_the_document_is_the_contract_and_says_what_it_means() -> None:
         "remaining": {"epsilon": 2.0, "fraction": 0.7},
         "accountants": {"basic": 1.5, "zcdp": None, "pld": 0.75},
         "sites": {
-            "north": {"spent": {"epsilon": 0.8, "delta": 1e-6}, "frozen": False},
-            "west": {"spent": {"epsilon": 0.1, "delta": 1e-6}, "frozen": True},
+            "north": {"spent": {"epsilon": 0.8, "delta": 1e-6}, "frozen": False, "state": "active"},
+            "west": {"spent": {"epsilon": 0.1, "delta": 1e-6}, "frozen": True, "state": "frozen"},
         },
         "events": 12,
         "adjacency": "add or remove all rows of one patient, at all of the patient's sites",

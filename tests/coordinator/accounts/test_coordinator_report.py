@@ -17,7 +17,7 @@ from tests.coordinator.accounts.ledgers import SITES, books, gaussian, laplace
 from tests.coordinator.hospitals import ANALYST, ask, oracle, study
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger import chain
-from wardround.federation.question.answer import Spending
+from wardround.federation.question.study_budget import Spending
 from wardround.privacy.accounting.cost import Cost, total
 from wardround.privacy.accounting.events import Schedule
 from wardround.privacy.budget.filter import epsilon_spent

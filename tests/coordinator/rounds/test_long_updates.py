@@ -17,6 +17,7 @@ from wardround.federation.plan.task import AskRequest
 from wardround.federation.question.answer import (
     MAX_UPDATE_BYTES,
     Answer,
+    Excerpt,
     Loss,
     PrivacyStatement,
     Progress,
@@ -62,8 +63,9 @@ def test_a_training_whose_updates_nobody_could_hold_is_refused_at_its_first() ->
     assert len(plans_for(first_step(steps=most + 1), study(), sites)) == 1
 
 
-def answer(size: int, *, plan_id: str = PLAN) -> Answer:
-    return Answer(plan_id, "patient", False, False, ("a",), (), (), (), PRIVACY, (Update("", bytes(size)),))
+def answer(size: int, *, plan_id: str = PLAN) -> Excerpt:
+    updates = (Update("", bytes(size)),)
+    return Excerpt(Answer(plan_id, "patient", False, False, ("a",), (), (), (), PRIVACY, updates), 0, 0)
 
 
 def watch(first: int, *, plan_id: str = PLAN) -> Watch:
@@ -97,7 +99,7 @@ def test_nobody_gets_what_another_analyst_or_another_plan_was_told() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Progress(1, ()), answer(PAGE_BYTES)], ids=["progress", "one page"])
-def test_what_has_no_further_page_is_not_kept(outcome: Progress | Answer) -> None:
+def test_what_has_no_further_page_is_not_kept(outcome: Progress | Excerpt) -> None:
     reading = PagedAnswer()
     reading.note("ada", watch(0), outcome)
     assert reading.begun("ada", watch(PAGE_BYTES)) is None
@@ -108,5 +110,5 @@ def test_more_than_a_coordinator_should_hold_is_not_kept() -> None:
     piece = bytes(KEPT_BYTES // 4)
     updates = tuple(Update(f"site-{number}", piece) for number in range(5))
     large = Answer(PLAN, "patient", False, False, (), (), (), (), PRIVACY, updates)
-    reading.note("ada", watch(0), large)
+    reading.note("ada", watch(0), Excerpt(large, 0, 0))
     assert reading.begun("ada", watch(PAGE_BYTES)) is None

@@ -12,6 +12,8 @@ import pytest
 
 from coordinator.accounts.accounting import question_of
 from coordinator.planning.plans import planned_again, plans_for
+from coordinator.rounds import round as line
+from coordinator.store.kept_answers import AnswerStore
 from coordinator.store.rounds import Question
 from coordinator.store.trainings import Due
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
@@ -22,6 +24,10 @@ from wardround.federation.question.answer import Answer
 
 class Crash(BaseException):
     """The process is gone; nothing may catch this."""
+
+
+def crash(*_: object) -> None:
+    raise Crash
 
 
 class Plug:
@@ -82,6 +88,26 @@ def test_a_crash_around_a_refusal_gives_back_exactly_one_charge(tmp_path: Path, 
     world.restart()
     assert world.ask().estimates[0].value == 101
     assert world.kinds().count("voided") == 1
+    assert world.verified().valid
+
+
+def test_who_answered_is_settled_once_also_if_another_answer_comes_before_theirs_are_combined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "FEW_NUMBERS", -1)
+    world = oracle(tmp_path, moods={"two": "sleep"})
+    original = AnswerStore.keep
+    monkeypatch.setattr(AnswerStore, "keep", crash)
+    with pytest.raises(Crash):
+        world.ask()
+    assert world.kinds()[-1] == "settled"
+    monkeypatch.setattr(AnswerStore, "keep", original)
+    world.restart()
+    plan = world.hospitals["one"].seen[0].task.plan
+    assert world.coordinator.submit("two", world.hospitals["two"].release(plan)) is not None
+    answer = world.watch(plan.plan_id)
+    assert (answer.estimates[0].value, answer.missing) == (101, ("two",))
+    assert world.kinds().count("settled") == 1
     assert world.verified().valid
 
 

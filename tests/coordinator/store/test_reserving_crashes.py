@@ -22,7 +22,7 @@ def restarted(folder: Path) -> World:
     world.folder, world.study, world.noiseless = folder, study(), True
     world.identity, world.hospitals = Identity.load(folder / "identity.pem"), {}
     world.clock = PumpedClock(world.pump, date=2000.0)
-    world.rounds = OpenRounds()
+    world.rounds, world.counts_calls = OpenRounds(), False
     world.coordinator = world.opened()
     world.coordinator.resume()
     return world

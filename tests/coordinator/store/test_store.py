@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import coordinator.store
+from coordinator.store.kept_answers import WrittenAnswer
 from coordinator.store.members import MemberState
 from coordinator.store.rounds import RoundState
 from tests.coordinator.hospitals import ANALYST, World, ask, oracle
@@ -47,7 +48,7 @@ def test_a_block_that_raised_left_nothing(world: World) -> None:
 def test_a_block_inside_a_block_is_refused(world: World) -> None:
     ledger = world.coordinator.ledger
     with pytest.raises(InvariantBroken), ledger.members.changing("two"):
-        ledger.answers.keep("0" * 64, "{}")
+        ledger.answers.keep("0" * 64, WrittenAnswer("{}"))
 
 
 def test_a_block_that_only_looked_changed_nothing(world: World) -> None:

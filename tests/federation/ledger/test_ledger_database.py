@@ -23,7 +23,8 @@ from wardround.federation.errors import (
     Refused,
 )
 from wardround.federation.ledger.connections import MOST_READERS
-from wardround.federation.ledger.sqlite_file import Database, Durability, serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
+from wardround.federation.ledger.sqlite_file import Database, Durability
 
 SCHEMA = """
 CREATE TABLE marks (mark TEXT NOT NULL CHECK (length(mark) < 100000)) STRICT;
@@ -366,7 +367,7 @@ def test_a_missing_ledger_is_never_made_anew_by_opening_it(path: Path) -> None:
 
 OTHER = """
 import sys, pathlib
-from wardround.federation.ledger.sqlite_file import serving_lock
+from wardround.federation.ledger.serving_lock import serving_lock
 with serving_lock(pathlib.Path(sys.argv[1])):
     print('serving', flush=True)
     sys.stdin.read()

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from site_agent.serving.folder import SiteFolder
-from site_agent.serving.recover import recover_with
-from tests.simulation.recovering import AGES, Restored, ToCoordinator
+from tests.federation.ledger.tampering.recovered_federation import recovered_federation
 from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.ledger.verify.evidence import read_evidence
 from wardround.federation.ledger.verify.verify import judge, verify
@@ -27,23 +25,11 @@ Body = dict[str, object]
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A coordinator and a site that were recovered; one answer is lost."""
-    stage = Restored(tmp_path_factory.mktemp("recovered"))
-    copies = {name: stage.copy(name) for name in ("consortium", "two")}
-    stage.ask(AGES)
-    stage.away = {"three"}
-    stage.ask(epsilon=0.7)
-    stage.settle()
-    stage.restore("consortium", copies["consortium"])
-    stage.recover("one", "two", without=("three",))
-    stage.away = set()
-    stage.settle()
-    stage.restore("two", copies["two"])
-    known = stage.coordinator.ledger.members.head("two")
-    recover_with(SiteFolder(stage.folder / "two"), ToCoordinator(stage.coordinator, "two"), known, complete=False)
-    stage.close()
+    folder = recovered_federation(tmp_path_factory.mktemp("recovered"))
     for name in ("consortium", "two"):
-        assert verify(stage.folder / name).valid
-    return stage.folder
+        verdict = verify(folder / name)
+        assert (verdict.problems, verdict.unattested) == ((), ())
+    return folder
 
 
 def codes(folder: Path) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.planning.plans import plans_for
-from coordinator.rounds.stored_answers import decode_answer
+from coordinator.rounds.stored_answers import read_answer
 from coordinator.store.rounds import decode_plan, encode_plan
 from site_agent.answering.admission import Approval, admit
 from site_agent.store.askers import Asking
@@ -76,7 +76,7 @@ def test_what_a_coordinator_stored_before_is_read(tmp_path: Path) -> None:
     numbers = '"charged":[0.5,1e-6],"overlap":1,"composition":"parallel","noiseless":false,"mechanism":"x"'
     estimate = '["count",null,[["note","a\\u202eb"]],1.0,1.0,[0.0,2.0],0.95,"\\u001b",false]'
     text = f'{{"answered":["north"],"refused":[],"missing":[],{numbers},"estimates":[{estimate}]}}'
-    assert decode_answer(text).estimates[0].group == (("note", "a\u202eb"),)
+    assert read_answer(text).answer.estimates[0].group == (("note", "a\u202eb"),)
 
 
 def test_a_step_is_looked_at_too() -> None:

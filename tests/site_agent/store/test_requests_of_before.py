@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from protos.words import TASK, stored_task
+from site_agent.store import ledger
 from tests.fixtures.asking import asked_by
 from tests.site_agent.answering.test_hostile_asking import bodies
 from tests.site_agent.answering.test_hostile_training import TRAINED, step
@@ -23,7 +24,9 @@ from wardround.federation.plan.task import Declined, Pending, Released, SignedTa
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[LoneSite]:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoneSite]:
+    # A ledger that was begun before entries spoke of every row.
+    monkeypatch.setattr(ledger, "FROM_THE_BEGINNING", {})
     made = LoneSite(tmp_path, study=TRAINED)
     made.rows.total = 5
     yield made
@@ -63,6 +66,22 @@ def test_what_was_approved_before_is_answered_and_signed_by_nobody(site: LoneSit
     (approved,), (charged,) = bodies(site, "approved"), bodies(site, "charged")
     assert (approved["by"], charged["approved_by"], charged["asked"]) == ("", "", "")
     assert bodies(site, "held") == []
+
+
+def test_what_waited_before_is_taken_over_by_a_signed_entry(site: LoneSite, tmp_path: Path) -> None:
+    signed = waited(site, site.plan(), "pending")
+    assert verify(tmp_path).unattested == ("requests",)
+    site.ledger.attest_rows()
+    site.ledger.attest_rows()
+    assert [body["table"] for body in bodies(site, "attested")] == ["requests", ""]
+    assert verify(tmp_path).unattested == ()
+    with site.ledger._database.transaction() as connection:
+        connection.execute("UPDATE requests SET summary = 'as it was not'")
+    assert {problem.code for problem in verify(tmp_path).problems} == {"WrongIndex"}
+    with site.ledger._database.transaction() as connection:
+        connection.execute("UPDATE requests SET summary = 'as it was'")
+    site.ledger.decide(signed.task.plan.plan_id, approve=True, by="eve")
+    assert isinstance(site.pipeline.run(signed), Released)
 
 
 def test_what_waited_before_is_approved_now(site: LoneSite) -> None:

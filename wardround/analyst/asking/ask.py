@@ -30,6 +30,7 @@ _ROUNDING = 1 + 1e-9
 class Terms:
     """What was said about a question beside it: ε and δ for all of its rounds together, or nothing, and its nonce.
 
+    `require` is how many hospitals each answer must have.
     With `errors`, one for each aggregate, ε is found for them and is at most `epsilon`; there is one round then.
     """
 
@@ -37,6 +38,7 @@ class Terms:
     delta: float | None
     nonce: str
     errors: tuple[float, ...] = ()
+    require: int = 0
 
     def target(self, study: Study) -> PrivacyTarget:
         """What all rounds together ask for, in numbers."""
@@ -70,7 +72,10 @@ def run(course: MultiRoundQuestion, terms: Terms, waiting: Waiting, study: Study
     last = _first(course)
     asked: Typed | None = last
     while asked is not None:
-        last, request = asked, AskRequest(asked.query, each, terms.delta, terms.nonce, terms.errors)
+        last, request = (
+            asked,
+            AskRequest(asked.query, each, terms.delta, terms.nonce, terms.errors, require=terms.require),
+        )
         waiting.tell(course.titles, len(answers))
         if not fits:
             whole = _loss(terms.target(study))

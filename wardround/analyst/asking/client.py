@@ -6,6 +6,7 @@ question that was asked and not yet answered is never lost: asking it again cont
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 import os
@@ -30,6 +31,7 @@ from wardround.analyst.showing.result import PreviewResult, Result
 from wardround.analyst.tables.presentation import BoundQuestion
 from wardround.federation.errors import ConfigurationMistaken, QueryMistaken
 from wardround.federation.plain_text import fault_in
+from wardround.federation.plan.required import required
 from wardround.federation.question.answer import Progress
 from wardround.federation.question.query import Query
 from wardround.federation.study.study import Study
@@ -80,6 +82,7 @@ class Client:
         nonce: str = "",
         search: bool = False,
         purpose: str = "",
+        require: int | str | None = None,
         limit_seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_round: Callable[[RoundNotice], None] | None = None,
@@ -93,18 +96,22 @@ class Client:
         will refuse it or let a person decide; all of them are asked none the less. With
         `error`, a half-width at 95 %, ε is the least that gives it, and at most `epsilon`; of several aggregates each
         needs its own, in order or by name. The `purpose`, why you ask, is signed with the question and shown to the
-        hospitals' stewards; it is no part of the question.
+        hospitals' stewards; it is no part of the question. With `require`, a number of hospitals or "all", the question
+        is not begun before so many are there, and no answer of fewer is kept.
 
         Raises:
             AwaitingApproval: a site's steward has yet to decide; ask again later.
             BudgetExceeded: not all rounds fit into what remains; nothing was charged.
             DeadlinePassed: `limit_seconds` are over; the question runs on, and asking again continues it.
+            SitesAway: too few hospitals are there, or have answered; asking again costs nothing more.
             TooFewSites: too few hospitals would answer, by their public limits: nothing was charged; or did.
         """
         course = self._course(question, epsilon, delta, search=search)
         waiting = self._waiting(limit_seconds, on_progress, on_round, on_note, purpose=purpose)
         errors = errors_of(error, course)
-        terms = _terms(epsilon, delta, nonce=fresh_nonce() if fresh else nonce, errors=errors)
+        terms = dataclasses.replace(
+            _terms(epsilon, delta, nonce=fresh_nonce() if fresh else nonce, errors=errors), require=required(require)
+        )
         return result_of(course, run(course, terms, waiting, self.study), self.study)
 
     def preview(

@@ -25,7 +25,8 @@ from wardround.federation.errors import (
     ProtocolViolation,
 )
 from wardround.federation.plan.task import AskRequest
-from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
+from wardround.federation.question.answer import Answer, Preview, Progress
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.strict_toml import address_fault
 from wardround.federation.study.study import Study
 from wardround.federation.study.study_file import parse_study
@@ -88,7 +89,8 @@ class GrpcAnalystLink:
         return self._call(lambda: self._calls.ask(request))
 
     def watch(self, plan_id: str, *, seen: int, wait_seconds: float) -> Progress | Answer:
-        return self._call(lambda: self._calls.watch(plan_id, seen=seen, wait_seconds=wait_seconds))
+        """The next progress, or the whole answer; a page that fails is asked for again, and not the pages before it."""
+        return self._calls.watch(plan_id, seen=seen, wait_seconds=wait_seconds, each=self._call)
 
     def preview(self, request: AskRequest) -> Preview:
         return self._call(lambda: self._calls.preview(request))

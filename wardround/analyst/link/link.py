@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from wardround.analyst.showing.foreseen import foreseen_lines
-from wardround.federation.errors import DeadlinePassed
+from wardround.federation.errors import DeadlinePassed, TooFewSites
+from wardround.federation.plan.required import fewer_are_kept
 from wardround.federation.plan.task import AskRequest
-from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
+from wardround.federation.question.answer import Answer, Preview, Progress
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.federation.trust.public_limits import PublicSite
 
@@ -88,6 +90,7 @@ class Waiting:
         while (left := self._ends - self._clock()) > 0:
             match self.link.watch(plan_id, seen=seen, wait_seconds=min(POLL_SECONDS, left)):
                 case Answer() as answer:
+                    _check_required(answer, request.require)
                     return answer
                 case Progress() as progress:
                     if self._on_progress is not None and progress.seen != seen:
@@ -103,3 +106,11 @@ class Waiting:
             if line not in self._noted:
                 self._noted.add(line)
                 tell(line)
+
+
+def _check_required(answer: Answer, require: int) -> None:
+    """Looked at here, too: somebody who requires less may have asked the same meanwhile."""
+    there = len(answer.answered)
+    asked = there + len(answer.refused) + len(answer.missing) + len(answer.left_out)
+    if there < min(require, asked):
+        raise TooFewSites(fewer_are_kept(there, asked))

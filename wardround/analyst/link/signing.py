@@ -13,7 +13,8 @@ from pathlib import Path
 from wardround.analyst.link.link import AnalystLink
 from wardround.federation.errors import ConfigurationMistaken
 from wardround.federation.plan.task import AskRequest, sign_request
-from wardround.federation.question.answer import Answer, BudgetReport, Preview, Progress
+from wardround.federation.question.answer import Answer, Preview, Progress
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.federation.trust.asked_by import check_purpose
 from wardround.federation.trust.identity import Identity

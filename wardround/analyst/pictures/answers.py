@@ -47,6 +47,8 @@ def answer_picture(answer: Answer, lines: Sequence[ShownEstimate], columns: Colu
     """The lines that are shown, aggregate by aggregate."""
     panels = tuple(panel for name, found in _together(lines) for panel in _panels(name, found, answer, columns))
     first = without_text(missing=answer.missing, refused=dict(answer.refused), left_out=answer.left_out)
+    if answer.lacking_patients is not None:
+        first += f": {answer.lacking_patients} of {answer.asked_patients} declared patients are missing"
     return Picture(panels or (Panel("nothing to show", 1.0, _draw_nothing),), first, _note(answer, lines))
 
 

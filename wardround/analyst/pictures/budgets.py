@@ -22,7 +22,7 @@ from wardround.analyst.pictures.lettering import (
 from wardround.analyst.pictures.marks import STYLES, key
 from wardround.analyst.pictures.picture_words import cut_text
 from wardround.analyst.pictures.points import MOST_ROWS, NAME_INCHES
-from wardround.federation.question.answer import BudgetReport, SiteBudget, Statement
+from wardround.federation.question.study_budget import BudgetReport, SiteBudget, Statement
 
 _OVER_TIME, _ROW, _LOWEST = 2.8, 0.28, 1.0
 _SHORTEST_SECONDS, _HOUR_SECONDS = 0.5, 3600.0

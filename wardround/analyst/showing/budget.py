@@ -24,7 +24,7 @@ from wardround.analyst.showing.interpretation import (
 )
 from wardround.analyst.tables.text_tables import TextTable, as_html, as_text, listed
 from wardround.federation.plain_text import escaped
-from wardround.federation.question.answer import BudgetReport
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class BudgetResult:
 
     def _sites(self) -> TextTable:
         rows = tuple(
-            (site.name, "frozen" if site.frozen else "active", f"{site.spent.epsilon:.4g}", f"{site.spent.delta:.3g}")
+            (site.name, site.state, f"{site.spent.epsilon:.4g}", f"{site.spent.delta:.3g}")
             for site in self.report.sites
         )
         return TextTable(("site", "state", "spent ε", "at δ"), rows, 2)

@@ -15,8 +15,8 @@ from wardround.analyst.showing.interpretation import adjacency, next_text, plura
 from wardround.analyst.tables.text_tables import TextTable, as_html, as_text, cell_text
 from wardround.federation.plain_text import escaped
 from wardround.federation.plan.sql_text import column_text
-from wardround.federation.question.answer import BudgetReport
 from wardround.federation.question.query import Statistic
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.statistics import find
 from wardround.federation.study.study import Column, ColumnType, Study, Table, Unit
 from wardround.federation.trust.public_limits import TRAINING, PublicLimits, PublicSite

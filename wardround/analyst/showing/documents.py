@@ -15,7 +15,6 @@ from wardround.analyst.tables.presentation import Gap
 from wardround.federation.errors import BudgetExceeded, FederationError
 from wardround.federation.question.answer import (
     Answer,
-    BudgetReport,
     Estimate,
     ExpectedError,
     Loss,
@@ -25,6 +24,7 @@ from wardround.federation.question.answer import (
     Remaining,
     Shortfall,
 )
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.refusal import refusal_words
 from wardround.federation.study.study import Study, Value
 from wardround.privacy.report.posterior_beliefs import posterior_bound, worst_bits
@@ -71,6 +71,8 @@ def _sites(answer: Answer) -> dict[str, Json]:
         "missing": list(answer.missing),
         "left_out": list(answer.left_out),
     }
+    if answer.lacking_patients is not None:
+        document |= {"lacking_patients": answer.lacking_patients, "asked_patients": answer.asked_patients}
     if answer.refused:
         document["reasons"] = {site: refusal_words(code) for site, code in answer.refused}
     return document
@@ -110,7 +112,9 @@ def budget_document(report: BudgetReport, study: Study) -> dict[str, Json]:
         "spent": _loss(report.spent),
         "remaining": _remaining(report.remaining),
         "accountants": {name: finite(epsilon) for name, epsilon in report.accountants},
-        "sites": {site.name: {"spent": _loss(site.spent), "frozen": site.frozen} for site in report.sites},
+        "sites": {
+            site.name: {"spent": _loss(site.spent), "frozen": site.frozen, "state": site.state} for site in report.sites
+        },
         "events": report.events,
         "adjacency": adjacency(report.unit),
         "groups": [{"sites": list(group.sites), "overlap": group.overlap} for group in study.groups],

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from wardround.analyst.tables.text_tables import TextTable, percent
-from wardround.federation.question.answer import BudgetReport, Loss, PrivacyStatement, Remaining, Shortfall
+from wardround.federation.question.answer import Loss, PrivacyStatement, Remaining, Shortfall
+from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study, Unit
 from wardround.privacy.report.dearest_patient import of_many_events
 from wardround.privacy.report.posterior_beliefs import posterior_bound, worst_bits

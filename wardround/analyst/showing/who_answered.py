@@ -21,7 +21,13 @@ def lacking_line(answer: Answer) -> str:
     names = f"{', '.join(first)} and {last}" if first and len(lacking) <= MAX_LISTED else listed(lacking)
     there, asked = len(answer.answered), len(answer.answered) + len(lacking)
     numbers = "and the numbers are about their patients alone" if there else "so there are no numbers"
-    return f"Without {names}: {there} of {asked} {plural(asked, 'hospital')} answered, {numbers}."
+    patients = f": {lacking_patients_text(answer)}" if answer.lacking_patients is not None else ""
+    return f"Without {names}: {there} of {asked} {plural(asked, 'hospital')} answered, {numbers}{patients}."
+
+
+def lacking_patients_text(answer: Answer) -> str:
+    """How many declared patients are missing."""
+    return f"{answer.lacking_patients} of {answer.asked_patients} declared patients are missing"
 
 
 def sites_line(answer: Answer) -> str:

@@ -103,12 +103,14 @@ def _pandas_type(column: TypedColumn) -> str:
     return with_gaps if any(cell is None for cell in column.cells) else full
 
 
-def _sites(answer: Answer) -> dict[str, list[str] | dict[str, str]]:
+def _sites(answer: Answer) -> dict[str, list[str] | dict[str, str] | int | None]:
+    known = {"lacking_patients": answer.lacking_patients, "asked_patients": answer.asked_patients}
     return {
         "answered": list(answer.answered),
         "refused": dict(answer.refused),
         "missing": list(answer.missing),
         "left_out": list(answer.left_out),
+        **(known if answer.lacking_patients is not None else {}),
     }
 
 

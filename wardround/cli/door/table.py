@@ -32,6 +32,7 @@ ROLES: dict[str, dict[str, Offer]] = {
         "coordinator": Offer("coordinator_commands", "Run the consortium's side: invite, serve, revoke."),
     },
     "Tools for everyone": {
+        "status": Offer("status_command", "Show whether a coordinator or a site is served, heard and well."),
         "demo": Offer("simulation_commands", "See a whole federation at work on this machine."),
         "simulate": Offer("simulation_commands", "Try a study on tables of your own, without a network."),
         "ledger": Offer("ledger_commands", "Check and export a ledger, offline."),

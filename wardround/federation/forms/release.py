@@ -93,6 +93,23 @@ def is_one_vote(values: IntVector) -> bool:
     return bool(values.size and values.min() >= 0 and values.max() == 1 and values.sum() == 1)
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseHeader:
+    """What the first line of a release says: the date, and how many numbers follow."""
+
+    date: str
+    values: int
+
+
+def read_header(line: bytes) -> ReleaseHeader:
+    """The header in the first line of a release that was kept; what follows it is not looked at."""
+    try:
+        header = json.loads(line)
+        return ReleaseHeader(str(header["date"]), int(header["values"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise MalformedMessage("a release does not begin with its header.") from None
+
+
 def decode_release(payload: bytes) -> Release:
     """The release in these bytes; `MalformedMessage` unless they are exactly its encoding."""
     line, _, body = payload.partition(b"\n")

@@ -25,6 +25,17 @@ CREATE TRIGGER entries_are_never_removed BEFORE DELETE ON entries
 BEGIN SELECT RAISE(ABORT, 'an entry is never removed'); END;
 """
 
+LATER = """
+-- the number of the last entry: a chain that lost its end is otherwise a chain of before
+CREATE TABLE IF NOT EXISTS chain_end (
+    row      INTEGER PRIMARY KEY CHECK (row = 1),
+    sequence INTEGER NOT NULL
+) STRICT;
+INSERT OR IGNORE INTO chain_end (row, sequence) SELECT 1, COALESCE(MAX(sequence), 0) FROM entries;
+CREATE TRIGGER IF NOT EXISTS chain_end_follows AFTER INSERT ON entries
+BEGIN UPDATE chain_end SET sequence = NEW.sequence; END;
+"""
+
 _LARGEST_SEQUENCE = 2**63 - 1
 
 
@@ -38,10 +49,10 @@ def append(connection: sqlite3.Connection, identity: Identity, *, kind: str, bod
     return entry
 
 
-def begin(connection: sqlite3.Connection, identity: Identity, body: Body) -> bool:
-    """Open the chain, once; whether this is what it was opened with."""
-    opened = entry_at(connection, 1) or append(connection, identity, kind="opened", body=body)
-    return opened.body == encode_body(body)
+def begin(connection: sqlite3.Connection, identity: Identity, body: Body, *, later: Body) -> bool:
+    """Open the chain, once; whether this is what it was opened with. An earlier version did not write `later`."""
+    opened = entry_at(connection, 1) or append(connection, identity, kind="opened", body={**body, **later})
+    return opened.body in (encode_body({**body, **later}), encode_body(body))
 
 
 def head(connection: sqlite3.Connection) -> Head:

@@ -53,7 +53,7 @@ CREATE TABLE requests (
 
 SCHEMA = chain.SCHEMA + accounts.SCHEMA + _OWN
 
-LATER = """
+_LATER = """
 -- the rounds of trainings: a block is paid once it has a row, and each of its places is taken by one plan
 CREATE TABLE IF NOT EXISTS steps (
     block   TEXT NOT NULL,
@@ -106,4 +106,12 @@ CREATE TABLE IF NOT EXISTS decisions (
     sequence INTEGER NOT NULL UNIQUE REFERENCES entries (sequence)
 ) STRICT, WITHOUT ROWID;
 """
-"""What older ledgers gain when they are opened: what trainings need, what closed tables do, and who asked."""
+
+LATER = _LATER + chain.LATER
+"""What older ledgers gain when they are opened: trainings, closed tables, who asked, and where the chain ends."""
+
+TAKEN_OVER = {
+    "requests": "SELECT plan_id, summary, state, asked_on FROM requests",
+    "refusals": "SELECT plan_id, date FROM refusals",
+}
+"""What entries of earlier versions do not say of these tables."""

@@ -1,4 +1,4 @@
-"""The SQLite file under every ledger, the one way to write to it, and the lock of the one process that serves it.
+"""The SQLite file under every ledger, and the one way to write to it.
 
 What `transaction` returned from is on the disk. Threads that write at the same time share one commit: each does its
 part in turn, the last of those who wait commits for all, and nobody returns before. When a write fails for another
@@ -9,8 +9,6 @@ process must stop and decide from disk.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -24,13 +22,12 @@ from wardround.federation.errors import (
     InvariantBroken,
     LedgerCorrupt,
     LedgerFull,
-    Refused,
 )
 from wardround.federation.file_faults import file_fault
 from wardround.federation.ledger.connections import Connections
 from wardround.federation.ledger.database_faults import BROKEN, fault_of, translated
 from wardround.federation.ledger.table_schema import fingerprint, make, template, versions
-from wardround.federation.private_files import create_private, open_lock
+from wardround.federation.private_files import create_private
 
 LEDGER_FILE = "ledger.sqlite"
 BUSY_SECONDS = 20.0
@@ -372,23 +369,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigurationMistaken(f"{path} cannot be read: {error.strerror}.") from None
-
-
-@contextlib.contextmanager
-def serving_lock(folder: Path) -> Iterator[None]:
-    """Hold `folder` for this process; `Refused` when another process serves it.
-
-    Commands beside a serving process do not take it: the database's own locks keep them apart.
-    """
-    try:
-        descriptor = open_lock(folder / "serving")
-    except OSError as error:
-        raise file_fault(str(folder), error, done="served") from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Refused(f"another process is serving {folder}; stop it first.") from None
-        yield
-    finally:
-        os.close(descriptor)

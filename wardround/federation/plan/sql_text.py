@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from wardround.federation.models.step_layout import LENGTH
-from wardround.federation.models.training import Stage, StageKind, Step
+from wardround.federation.models.training import Stage, StageKind, Step, Training
 from wardround.federation.plain_text import escaped
 from wardround.federation.question.cohort import And, Between, Comparison, Expression, IsNull, Not, Or, Within
 from wardround.federation.question.query import Aggregate, Clip, GroupBy, Grouping, Query, interval_names
@@ -27,7 +27,15 @@ def query_text(query: Query) -> str:
     return text
 
 
-_SUMS = {
+def training_text(training: Training) -> str:
+    """What a training predicts, from what and for whom."""
+    model = training.model
+    hidden = f" with {model.hidden} hidden units" if model.hidden else ""
+    text = f"TRAIN {model.kind.value}{hidden} {model.target} <- {', '.join(model.features)} FROM {model.table}"
+    return text if model.cohort is None else f"{text} WHERE {condition_text(model.cohort)}"
+
+
+SUMS = {
     StageKind.MOMENTS: "counts, means and squares of the columns",
     StageKind.PRODUCTS: "products of the columns",
     StageKind.GRADIENT: "gradients",
@@ -37,13 +45,10 @@ _SUMS = {
 
 def step_text(step: Step, *, epsilon: float) -> str:
     """A round of a training, and the whole training that it belongs to; `epsilon` is what all of it costs."""
-    training, model = step.training, step.training.model
-    hidden = f" with {model.hidden} hidden units" if model.hidden else ""
-    text = f"TRAIN {model.kind.value}{hidden} {model.target} <- {', '.join(model.features)} FROM {model.table}"
-    if model.cohort is not None:
-        text += f" WHERE {condition_text(model.cohort)}"
+    training = step.training
     rounds = "its only round" if training.rounds == 1 else f"round {step.place + 1} of {training.rounds}"
-    text += f"  [{rounds}, {_sums_text(training.stages[step.stage])}; the whole training costs ε = {epsilon:.3g}"
+    text = f"{training_text(training)}  [{rounds}, {_sums_text(training.stages[step.stage])}"
+    text += f"; the whole training costs ε = {epsilon:.3g}"
     if training.held_out:
         text += f"; {float(training.held_out):.3g} of the patients are held out"
     text += "; each site's noised sums are shown" if training.by_site else "; only the total of all sites is shown"
@@ -52,7 +57,7 @@ def step_text(step: Step, *, epsilon: float) -> str:
 
 def _sums_text(stage: Stage) -> str:
     noise = f"discrete Gaussian noise, σ = {float(stage.scale) / LENGTH:.3g} times the most that one patient can add"
-    text = f"{_SUMS[stage.kind]} under {noise}"
+    text = f"{SUMS[stage.kind]} under {noise}"
     if stage.steps > 1:
         text += f", {stage.steps} steps"
     return text if stage.rate == 1 else f"{text}, each patient taken with probability {float(stage.rate):.3g}"

@@ -22,6 +22,7 @@ from wardround.federation.limits import (
     PlanId,
     RefusalCode,
     Size,
+    Whole,
     name_of,
 )
 from wardround.federation.models.training import Step
@@ -110,6 +111,9 @@ class Failed:
     plan_id: PlanId
 
 
+ALL_SITES = 1_000_000
+"""Requires every hospital that is asked, however many these are."""
+
 Submission = Released | Declined | Pending | Failed
 
 
@@ -119,7 +123,8 @@ class AskRequest:
 
     `errors` are the largest half-widths at 95 % that the analyst takes, one for each aggregate; the coordinator finds
     the least ε for them, and `epsilon` is then the most that it may be. A step says how sharp it is by itself: ε and δ
-    are None then, and there are no errors. Whoever only looks what a question would cost signs nothing.
+    are None then, and there are no errors. Whoever only looks what a question would cost signs nothing. `require` is
+    how many hospitals the answer must have, 0 where the study's own number is enough; it is no part of the plan.
     """
 
     query: Annotated[Query | Step, Needed("a question asks nothing.")]
@@ -128,6 +133,7 @@ class AskRequest:
     nonce: Nonce = ""
     errors: Errors = ()
     asked_by: AskedBy | None = None
+    require: Annotated[int, Whole("the number of hospitals that are required", upper=ALL_SITES)] = 0
 
     def fault(self) -> str | None:
         """A step is as sharp as its training says, and a text that would forge a line is never asked about."""

@@ -29,7 +29,6 @@ from wardround.federation.limits import (
     Text,
     Whole,
     name_of,
-    word_of,
 )
 from wardround.federation.question.cohort import ColumnName
 from wardround.federation.question.query import MAX_CELLS, MAX_GROUP_COLUMNS, Statistic
@@ -45,8 +44,6 @@ MAX_NOTE = 1024
 MAX_OVERLAP = 10_000
 MAX_COMPOSITION = 64
 MAX_FIGURES = 32
-MAX_HISTORY = 10_000
-_LAST_DATE = 253_402_300_799.0  # the end of the year 9999
 
 Epsilon = Annotated[float, Finite("ε", lower=0.0)]
 EpsilonIfAny = Annotated[float, Finite("ε", lower=0.0), INFINITE_IF_ABSENT]
@@ -206,7 +203,8 @@ class DearerNoise:
 class Answer:
     """Estimates from the sites that answered, and who did not; `updates` are the answer to a step.
 
-    `left_out` answered too, with totals that no table gives, and is in none of the estimates.
+    `left_out` answered too, with totals that no table gives, and is in none of the estimates. Where a hospital is
+    lacking, `lacking_patients` of `asked_patients` are declared by those that are; None from earlier coordinators.
     """
 
     plan_id: PlanId
@@ -225,6 +223,17 @@ class Answer:
     updates: tuple[Update, ...] = ()
     left_out: Annotated[tuple[str, ...], Names("the sites that are left out")] = ()
     dearer: DearerNoise | None = None
+    asked_patients: Annotated[int, Whole("the number of patients")] | None = None
+    lacking_patients: Annotated[int, Whole("the number of patients")] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """An answer with some of its `total` estimates: those from number `first` on."""
+
+    answer: Answer
+    first: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,75 +328,3 @@ class Progress:
         Many(f"the participants has more than {MAX_SITES} names.", MAX_SITES),
         Distinct("the participants", itemgetter(0)),
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class SiteBudget:
-    """One site in the budget report."""
-
-    name: Annotated[str, name_of("the sites")]
-    spent: Annotated[Loss, Needed("a report does not say what a site spent.")]
-    frozen: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One ε, at the study's δ, with what it is: a guarantee, or a description of what was charged.
-
-    A guarantee also holds for analysts who choose each question after reading earlier answers.
-    """
-
-    name: Annotated[str, word_of("a statement")]
-    epsilon: EpsilonIfAny
-    guarantee: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ByOverlap:
-    """The filter's ε if a unit were at one site only, at as many as the study declares, and at every site."""
-
-    one: Epsilon
-    declared: Epsilon
-    every: Epsilon
-
-    def fault(self) -> str | None:
-        """The wider the dearer."""
-        return None if self.one <= self.declared <= self.every else "a wider overlap costs less."
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """The filter's ε after so many charges; `date` is that of the last of them, in seconds since 1970."""
-
-    date: Annotated[float, Finite("a date", lower=0.0, upper=_LAST_DATE)]
-    charges: Annotated[int, Whole("the number of charges")]
-    epsilon: Epsilon
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetReport:
-    """The study's budget as the coordinator's ledger has it.
-
-    Every ε is that of the unit it costs most, at the study's δ, and infinite where an accountant has none. `events`
-    are charges: rounds of a training after the one that paid for it are none.
-    """
-
-    study: Annotated[str, name_of("a study")]
-    unit: UnitName
-    overlap: Overlap
-    cap: Annotated[Loss, Needed("a report has no cap.")]
-    spent: Annotated[Loss, Needed("a report does not say what was spent.")]
-    remaining: Annotated[Remaining, Needed("a report does not say what remains.")]
-    accountants: Annotated[
-        tuple[tuple[Annotated[str, word_of("an accountant")], EpsilonIfAny], ...],
-        Many("a report has too many accountants.", MAX_FIGURES),
-    ]
-    sites: Annotated[
-        tuple[SiteBudget, ...],
-        Many(f"the sites has more than {MAX_SITES} names.", MAX_SITES),
-        Distinct("the sites", attrgetter("name")),
-    ]
-    events: Annotated[int, Whole("the number of events")]
-    by_overlap: Annotated[ByOverlap, Needed("a report does not say what an overlap means.")]
-    statements: Annotated[tuple[Statement, ...], Many("a report has too many statements.", MAX_FIGURES)]
-    history: Annotated[tuple[Spending, ...], Many("a history has too many points.", MAX_HISTORY)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -83,13 +83,17 @@ def make_request(key: ec.EllipticCurvePrivateKey, common_name: str) -> bytes:
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
+_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
+"""What a certificate or a request that others wrote may be instead of one."""
+
+
 def request_key(pem: bytes) -> ec.EllipticCurvePublicKey:
     """The key of a sound certificate request; nothing else in it is believed."""
     try:
         request = x509.load_pem_x509_csr(pem)
         key = request.public_key()
         sound = request.is_signature_valid
-    except (ValueError, TypeError):
+    except _UNREADABLE:
         raise MalformedMessage("a certificate request cannot be read.") from None
     if not sound or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise MalformedMessage("a certificate request must be signed by its own P-256 key.")
@@ -100,7 +104,7 @@ def load_certificate(pem: bytes, *, name: str) -> x509.Certificate:
     """The certificate in a PEM text called `name` in messages."""
     try:
         return x509.load_pem_x509_certificate(pem)
-    except ValueError:
+    except _UNREADABLE:
         raise ConfigurationMistaken(f"{name} does not hold a certificate; restore it from its backup.") from None
 
 

@@ -25,6 +25,7 @@ from wardround.federation.trust.public_limits import PublicLimits
 
 MAX_PATIENTS = 10**10
 MAX_DATASET = 256
+MAX_VERSION = 64
 SECRET_BYTES = 32
 
 _Site = Annotated[str, name_of("the site's name")]
@@ -56,10 +57,11 @@ class Enrolment:
 
 @dataclass(frozen=True, slots=True)
 class Presenting:
-    """What a site says when it greets: its public limits, and the newest receipt that it holds."""
+    """What a site says when it greets: its public limits, the newest receipt that it holds, and its version."""
 
     limits: PublicLimits | None = None
     receipt: Entry | None = None
+    version: Annotated[str, Text("a version", longest=MAX_VERSION, shortest=0, plain=True)] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,20 @@ on what was decided about its first.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger.entry_body import text_in
-from wardround.federation.ledger.verify.askings import Asker
+from wardround.federation.ledger.verify.askings import Asker, shows_task
+from wardround.federation.ledger.verify.attested_rows import AttestedRows
 from wardround.federation.ledger.verify.evidence import Store
 from wardround.federation.ledger.verify.problems import Code, Problem
 from wardround.federation.refusal import RefusalReason
 from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.identity import PublicIdentity
 from wardround.privacy.budget.facts import AnyFact, BlockFact, StepFact
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -80,13 +83,17 @@ _UNDECIDED = _Decision(0, "", "")
 class AskerRules:
     """The keys that a site knows, the plans that it was shown, and what its steward decided."""
 
-    def __init__(self) -> None:
+    def __init__(self, coordinator: PublicIdentity, rows: AttestedRows) -> None:
+        self._coordinator = coordinator
+        self._rows = rows
         self._pins: dict[str, tuple[str, int]] = {}
         self._askings = _Askings()
         self._decisions: dict[str, _Decision] = {}
         self._answered: dict[str, str] = {}
         # By plan, where the entry says it: when it began to wait, and when it was refused.
         self._held_on: dict[str, tuple[int, str]] = {}
+        # By plan that was held: the digests of who asked it, and of the text that the steward is shown.
+        self._shown: dict[str, tuple[str, str]] = {}
         self._refused_on: dict[str, tuple[int, str]] = {}
         # By training: everybody who asked a round of it, and whether its first was decided otherwise than by a key.
         self._blocks: dict[str, set[Asker | None]] = {}
@@ -104,6 +111,8 @@ class AskerRules:
                     yield Code.WRONG_DECISION
                 yield from self._askings.read(entry, body)
                 self._held_on[plan_id] = entry.sequence, text_in(body, "date")
+                summary = _digest(body, "summary") if "summary" in body else ""
+                self._shown[plan_id] = text_in(body, "asked"), summary
             case _:
                 plan_id = text_in(body, "plan_id")
                 before = self._decisions.get(plan_id, _UNDECIDED).kind
@@ -149,6 +158,7 @@ class AskerRules:
         plan_id, code = text_in(body, "plan_id"), text_in(body, "code")
         self._answered[plan_id] = entry.kind
         if "date" not in body:
+            self._refused_on[plan_id] = entry.sequence, ""
             return
         self._refused_on[plan_id] = entry.sequence, text_in(body, "date")
         denied = self._decisions.get(plan_id, _UNDECIDED).kind == "denied"
@@ -176,9 +186,46 @@ class AskerRules:
             if store.requests.get(plan_id, ("", ""))[1] != date:
                 yield Problem(number, Code.WRONG_INDEX)
         for plan_id, (number, date) in self._refused_on.items():
-            if store.refused_on.get(plan_id) != date:
+            _, taken = self._rows.taken("refusals").get((plan_id,), (0, (date,)))
+            if taken[0] and store.refused_on.get(plan_id) != taken[0]:
                 yield Problem(number, Code.WRONG_INDEX)
+            elif not taken[0]:
+                self._rows.unattested.add("refusals")
+        yield from self._compare_requests(store)
         yield from self._askings.compare(store)
+
+    def _compare_requests(self, store: Store) -> Iterator[Problem]:
+        """What a steward was shown: the text, since when, and the task that a yes runs."""
+        stored, taken = store.named("requests"), self._rows.taken("requests")
+        for key in taken:
+            if key[0] not in stored:
+                yield Problem(taken[key][0], Code.WRONG_INDEX)
+        for plan_id, (summary, state, asked_on, task) in stored.items():
+            number, _ = self._held_on.get(plan_id, (0, ""))
+            asked, digest = self._shown.get(plan_id, (None, ""))
+            before = taken.get((plan_id,))
+            if number == 0 and before is None:
+                yield from self._rows.unknown("requests", [plan_id])
+            if before is not None and before[1][::2] != (summary, asked_on):
+                yield Problem(before[0], Code.WRONG_INDEX)
+            if digest and digest != hashlib.sha256(str(summary).encode()).hexdigest():
+                yield Problem(number, Code.WRONG_INDEX)
+            if not digest and before is None:
+                self._rows.unattested.add("requests")
+            if plan_id not in self._decisions and (number or before is not None):
+                waits = "pending" if before is None else before[1][1]
+                if state != waits:
+                    yield Problem(number, Code.WRONG_INDEX)
+            yield from self._compare_task(number, plan_id, task, asked)
+
+    def _compare_task(self, number: int, plan_id: str, task: object, asked: str | None) -> Iterator[Problem]:
+        if not isinstance(task, bytes) or task[:1] != b"{":
+            # A message of an earlier version, which is rewritten where it can be read.
+            self._rows.unattested.add("requests")
+            if number or (self._rows.complete and (plan_id,) not in self._rows.taken("requests")):
+                yield Problem(number, Code.WRONG_INDEX)
+        elif not shows_task(task, plan_id, asked, self._coordinator):
+            yield Problem(number, Code.WRONG_INDEX)
 
 
 class ReservedAskers:
@@ -196,6 +243,12 @@ class ReservedAskers:
         self._terms.setdefault(text_in(body, "plan_id"), (entry.sequence, terms))
         if text_in(body, "asked"):
             yield from self._askings.read(entry, body)
+
+    def take_over(self, number: int, plan_id: str, row: Sequence[object]) -> None:
+        """What an `attested` entry says of a plan's analyst, ε and δ, where its own said nothing."""
+        analyst, epsilon, delta = row[:3]
+        terms = str(analyst), _number({"": epsilon}, ""), _number({"": delta}, "")
+        self._terms.setdefault(plan_id, (number, terms))
 
     def compare(self, store: Store) -> Iterator[Problem]:
         """Where the tables differ from the chain."""

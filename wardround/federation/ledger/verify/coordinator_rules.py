@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wardround.federation.ledger.entry_body import cap_in, cost_in, facts_in, text_in, texts_in
+from wardround.federation.ledger.entry_body import cap_in, cost_in, facts_in, number_in, text_in, texts_in
 from wardround.federation.ledger.verify.asker_rules import ReservedAskers
+from wardround.federation.ledger.verify.attested_rows import AttestedRows
 from wardround.federation.ledger.verify.evidence import Store
+from wardround.federation.ledger.verify.member_rules import MemberRules
 from wardround.federation.ledger.verify.problems import Code, Problem
 from wardround.federation.ledger.verify.recovery_rules import RecoveryRules
+from wardround.federation.ledger.verify.round_rules import RoundRules
 from wardround.federation.ledger.verify.site_rules import price_of, within
 from wardround.federation.ledger.verify.training_rules import BlockRules
 from wardround.federation.trust.entry import Entry
@@ -16,11 +19,13 @@ from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.filter import Cap
 from wardround.privacy.budget.parallel import Group, groups_among, over_groups
 
+_AMOUNTS = ("mu_squared", "pure", "slack")
+
 
 class CoordinatorRules:
     """Reserved before received, once each, and what the dearest patient lost never above the cap."""
 
-    def __init__(self, *, overlap: int | None, groups: tuple[Group, ...] = ()) -> None:
+    def __init__(self, opened: Mapping[str, object], *, overlap: int | None, groups: tuple[Group, ...] = ()) -> None:
         self._overlap = overlap
         self._groups = groups
         self._cap: Cap | None = None
@@ -35,7 +40,21 @@ class CoordinatorRules:
         self._answered: dict[str, tuple[int, str]] = {}
         self._blocks = BlockRules()
         self._askers = ReservedAskers()
-        self._recovery = RecoveryRules()
+        self._rows = AttestedRows(opened)
+        self._members = MemberRules(opened, self._rows)
+        self._recovery = RecoveryRules(self._members)
+        self._rounds = RoundRules(self._rows)
+        # By site, what its account may spend, where the entry that opened it says so.
+        self._allowances: dict[str, Cost] = {}
+        self._digests: dict[int, str] = {}
+
+    @property
+    def complete(self) -> bool:
+        return self._rows.complete
+
+    @property
+    def unattested(self) -> tuple[str, ...]:
+        return tuple(sorted(self._rows.unattested))
 
     @property
     def spent(self) -> Cost:
@@ -47,36 +66,42 @@ class CoordinatorRules:
         return self._cap
 
     def read(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
+        self._digests[entry.sequence] = entry.digest
         match entry.kind:
             case "capped":
                 yield from self._read_cap(body)
             case "enrolled":
                 yield from self._enrolled(body)
+                yield from self._members.read(entry, body)
             case "reserved":
                 yield from self._reserved(entry, body)
             case "voided" | "received" | "declined":
                 yield from self._from_site(entry, body)
-            case "settled" | "answered":
+            case "settled" | "answered" | "asked_again":
                 yield from self._concluded(entry, body)
+                yield from self._rounds.concluded(entry, body)
             case "frozen":
                 if text_in(body, "site") not in self._by_site:
                     yield Code.UNKNOWN_SITE
-            case "revoked":
-                text_in(body, "name")
-            case "recovered" | "rejoined" | "lost":
-                yield from self._recovery.read(entry, body, set(self._by_site))
-            case "imported":
-                yield from self._imported(entry, body)
+                yield from self._members.read(entry, body)
+            case "attested":
+                yield from self._taken_over(entry, body)
+            case "recovered" | "absent" | "rejoined" | "lost" | "imported":
+                yield from self._since_backup(entry, body)
             case "opened":
                 yield Code.NOT_OPENED
             case _:
-                yield Code.MALFORMED_ENTRY
+                yield from self._members.read(entry, body)
 
     def compare(self, store: Store) -> Iterator[Problem]:
         if {site: balance.spent for site, balance in store.accounts.items()} != self._by_site:
             yield Problem(0, Code.WRONG_ACCOUNT)
-        if any(not balance.allowance.fits(self._allowance) for balance in store.accounts.values()):
-            yield Problem(0, Code.WRONG_ALLOWANCE)
+        for site, balance in store.accounts.items():
+            known = self._allowances.get(site)
+            if not balance.allowance.fits(self._allowance) or (known is not None and balance.allowance != known):
+                yield Problem(0, Code.WRONG_ALLOWANCE)
+        yield from self._members.compare(store, self._digests)
+        yield from self._rounds.compare(store)
         yield from self._compare_bytes(store)
         yield from self._blocks.compare(store.steps)
         yield from self._askers.compare(store)
@@ -118,6 +143,21 @@ class CoordinatorRules:
         if site in self._by_site:
             yield Code.UNKNOWN_SITE
         self._by_site.setdefault(site, Cost.zero())
+        if "mu_squared" in body:
+            self._allowances.setdefault(site, cost_in(body))
+
+    def _taken_over(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
+        """Rows of before, as they stood when a newer version first served the folder."""
+        yield from self._rows.read(entry.sequence, body)
+        table = text_in(body, "table")
+        self._members.take_over(table)
+        self._rounds.take_over(table)
+        for key, (_, row) in self._rows.taken(table).items():
+            match table:
+                case "accounts":
+                    self._allowances[str(key[0])] = cost_in(dict(zip(_AMOUNTS, row, strict=False)))
+                case "rounds":
+                    self._askers.take_over(entry.sequence, str(key[0]), row)
 
     def _reserved(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         plan_id, facts, cost = text_in(body, "plan_id"), facts_in(body), cost_in(body)
@@ -131,6 +171,8 @@ class CoordinatorRules:
         yield from self._askers.reserved(entry, body)
         yield from self._blocks.charged(facts, plan_id=plan_id, sites=sites, sequence=entry.sequence)
         self._plans.add(plan_id)
+        heads = {site: self._members.head(site).sequence for site in sites}
+        self._rounds.reserved(entry, plan_id, (facts, cost), heads, signed="asked" in body)
         for site in sites:
             self._held[plan_id, site] = cost
             self._by_site[site] = self._by_site.get(site, Cost.zero()) + cost
@@ -138,10 +180,20 @@ class CoordinatorRules:
         if cost != Cost.zero() and not self.spent.fits(self._allowance):
             yield Code.OVERSPENT
 
+    def _since_backup(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
+        """A recovery, and what sites say of what was forgotten."""
+        if entry.kind == "imported":
+            yield from self._imported(entry, body)
+            return
+        yield from self._recovery.read(entry, body)
+        if entry.kind == "recovered":
+            yield from self._members.read(entry, body)
+            self._rounds.opened_again(least=number_in(body, "least"))
+
     def _imported(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         """A forgotten plan as one site charged it, or without facts, as it was only asked of it."""
         pair, facts, cost = (text_in(body, "plan_id"), text_in(body, "site")), facts_in(body), cost_in(body)
-        yield from self._recovery.imported(entry, body)
+        yield from self._recovery.imported(entry, body, facts, self._blocks)
         if cost != price_of(facts):
             yield Code.WRONG_CHARGE
         if pair[1] not in self._by_site:
@@ -151,6 +203,7 @@ class CoordinatorRules:
         if "analyst" in body:
             yield from self._askers.reserved(entry, body)
             self._plans.add(pair[0])
+            self._rounds.imported(entry, pair[0], (facts, cost), self._by_site)
             yield from self._blocks.went_on(facts, plan_id=pair[0], site=pair[1], sequence=entry.sequence)
         if facts:
             self._held[pair] = cost
@@ -162,6 +215,8 @@ class CoordinatorRules:
         pair = text_in(body, "plan_id"), text_in(body, "site")
         if entry.kind != "voided":
             yield from self._recovery.follows(body)
+            self._members.answered(entry, body)
+            self._rounds.answered_by(entry, body)
         match entry.kind:
             case "received":
                 if pair not in self._held:
@@ -200,6 +255,8 @@ class CoordinatorRules:
             return
         if plan_id not in self._plans:
             yield Code.UNPAID_RELEASE
+        if entry.kind == "asked_again":
+            return
         if any((plan_id, site) not in self._received for site in texts_in(body, "answered")):
             yield Code.MISSING_BYTES
         self._settled.add(plan_id)

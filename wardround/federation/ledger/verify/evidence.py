@@ -23,6 +23,7 @@ from wardround.federation.ledger.accounts import Balance
 from wardround.federation.ledger.entry_body import decode_body, text_in
 from wardround.federation.ledger.sqlite_file import BUSY_SECONDS, LEDGER_FILE, lost
 from wardround.federation.ledger.verify.askings import StoredAsking, stored_asking
+from wardround.federation.ledger.verify.stored_rows import Row, Rows, read_rows
 from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import read_text
 from wardround.federation.study.study_file import parse_study
@@ -58,8 +59,7 @@ class Store:
     `closed` are the entries that closed a table, by its name, and none likewise. Who asked is by plan in `askings`, and
     at a coordinator what for (analyst, ε, δ) in `terms`; `pins` are the analysts' keys that a site knows, with their
     entries, `requests` the plans that waited for a steward, with state and date, and `decisions` the entries by which
-    one decided. `refused_on` are the dates of refusals. Of a recovery there are the entries of `imports` by plan and
-    site, those of `lost` plans with their training, and how far each site came back in `rejoins`.
+    one decided. `refused_on` are the dates of refusals, `others` the rows that are compared as they are.
     """
 
     accounts: Mapping[str, Balance]
@@ -76,9 +76,15 @@ class Store:
     requests: _Requests = field(default_factory=dict)
     decisions: Mapping[str, int] = field(default_factory=dict)
     refused_on: Mapping[str, str] = field(default_factory=dict)
-    imports: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    lost: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    rejoins: Mapping[str, str] = field(default_factory=dict)
+    others: Rows = field(default_factory=dict)
+
+    def rows(self, table: str) -> Mapping[Row, Row]:
+        """The rows of a table by their keys; none where there is no such table."""
+        return self.others.get(table, {})
+
+    def named(self, table: str) -> dict[str, Row]:
+        """The same, of a table whose key is one text."""
+        return {str(key[0]): row for key, row in self.rows(table).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +163,7 @@ def _store(connection: sqlite3.Connection) -> Store:
     refusals: dict[str, int] = {}
     releases: dict[tuple[str, str], StoredBytes] = {}
     receipts: dict[str, Entry] = {}
-    answers: dict[str, str] = {}
+    answers: Mapping[str, str] = {}
     steps: dict[str, tuple[str, int]] = {}
     if "steps" in tables:
         rows = connection.execute("SELECT plan_id, block, place FROM steps")
@@ -177,10 +183,24 @@ def _store(connection: sqlite3.Connection) -> Store:
             "SELECT plan_id, site, receipt, payload FROM submissions WHERE code = ''"
         ):
             releases[plan_id, site] = _stored(plan_id, sequence, bytes(payload))
-        for plan_id, answer in connection.execute("SELECT plan_id, answer FROM answers"):
-            answers[plan_id] = hashlib.sha256(answer.encode()).hexdigest()
+        answers = _answers(connection, tables)
     first = Store(accounts.balances(connection), charges, refusals, releases, receipts, answers, steps, closed)
-    return _with_askings(connection, tables, first)
+    return _with_askings(connection, tables, replace(first, others=read_rows(connection, tables)))
+
+
+def _answers(connection: sqlite3.Connection, tables: set[str]) -> dict[str, str]:
+    """The hash of every answer, by its plan; empty where its pages are not those that its text names."""
+    pages: dict[str, list[tuple[int, str]]] = {}
+    if "answer_pages" in tables:
+        for plan_id, number, page in connection.execute("SELECT plan_id, number, page FROM answer_pages"):
+            pages.setdefault(plan_id, []).append((number, hashlib.sha256(page).hexdigest()))
+    answers: dict[str, str] = {}
+    for plan_id, answer in connection.execute("SELECT plan_id, answer FROM answers"):
+        # Most answers are one text, and need not be read.
+        named = json.loads(answer).get("pages", []) if plan_id in pages or '"pages":' in answer else []
+        sound = sorted(pages.get(plan_id, [])) == list(enumerate(named))
+        answers[plan_id] = hashlib.sha256(answer.encode()).hexdigest() if sound else ""
+    return answers
 
 
 def _with_askings(connection: sqlite3.Connection, tables: set[str], store: Store) -> Store:
@@ -189,7 +209,7 @@ def _with_askings(connection: sqlite3.Connection, tables: set[str], store: Store
         rows = connection.execute("SELECT plan_id, plan, asked_by FROM rounds JOIN askers USING (plan_id)")
         named = connection.execute("SELECT plan_id, analyst, epsilon, delta FROM rounds")
         return replace(
-            _with_recoveries(connection, tables, store),
+            store,
             askings={plan_id: stored_asking(plan, asked_by) for plan_id, plan, asked_by in rows},
             terms={plan_id: (analyst, epsilon, delta) for plan_id, analyst, epsilon, delta in named},
         )
@@ -205,19 +225,6 @@ def _with_askings(connection: sqlite3.Connection, tables: set[str], store: Store
         requests={plan_id: (state, asked_on) for plan_id, state, asked_on in requests},
         decisions=dict(connection.execute("SELECT plan_id, sequence FROM decisions")),
         refused_on=dict(connection.execute("SELECT plan_id, date FROM refusals")),
-    )
-
-
-def _with_recoveries(connection: sqlite3.Connection, tables: set[str], store: Store) -> Store:
-    if "rejoins" not in tables:
-        return store
-    imports = connection.execute("SELECT plan_id, site, sequence FROM imports")
-    lost = connection.execute("SELECT plan_id, sequence, block FROM lost")
-    return replace(
-        store,
-        imports={(plan_id, site): sequence for plan_id, site, sequence in imports},
-        lost={plan_id: (sequence, block) for plan_id, sequence, block in lost},
-        rejoins=dict(connection.execute("SELECT site, state FROM rejoins")),
     )
 
 

@@ -112,6 +112,14 @@ class Rules(Protocol):
     def cap(self) -> Cap | None:
         """The cap in force."""
 
+    @property
+    def complete(self) -> bool:
+        """Whether entries account for every row."""
+
+    @property
+    def unattested(self) -> tuple[str, ...]:
+        """The tables with rows that an earlier version wrote and no entry speaks of."""
+
     def read(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         """What is wrong with the next entry; `LedgerCorrupt` when its body lacks something."""
 

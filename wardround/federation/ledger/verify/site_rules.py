@@ -13,6 +13,7 @@ from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger.accounts import Balance
 from wardround.federation.ledger.entry_body import acknowledges, cap_in, cost_in, facts_in, text_in
 from wardround.federation.ledger.verify.asker_rules import AskerRules
+from wardround.federation.ledger.verify.attested_rows import AttestedRows
 from wardround.federation.ledger.verify.evidence import Store
 from wardround.federation.ledger.verify.problems import Code, Problem
 from wardround.federation.ledger.verify.training_rules import BlockRules
@@ -84,7 +85,8 @@ class SiteRules:
         self._refusals: dict[str, Entry] = {}
         self._blocks = BlockRules()
         self._closing = ClosingRules(tables)
-        self._asking = AskerRules()
+        self._rows = AttestedRows(opened)
+        self._asking = AskerRules(self._coordinator, self._rows)
         self._abandoned: set[str] = set()
         self._frozen = False
 
@@ -95,6 +97,14 @@ class SiteRules:
     @property
     def cap(self) -> Cap | None:
         return self._cap
+
+    @property
+    def complete(self) -> bool:
+        return self._rows.complete
+
+    @property
+    def unattested(self) -> tuple[str, ...]:
+        return tuple(sorted(self._rows.unattested))
 
     def read(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         if self._frozen:
@@ -114,15 +124,15 @@ class SiteRules:
                 yield from self._closing.turned(entry, body)
             case "pinned" | "held" | "approved" | "denied":
                 yield from self._asking.read(entry, body)
+            case "attested":
+                yield from self._rows.read(entry.sequence, body)
             case "recovered":
                 yield from self._recovered(body)
             case "frozen":
                 text_in(body, "reason")
                 self._frozen = True
-            case "opened":
-                yield Code.NOT_OPENED
-            case _:
-                yield Code.MALFORMED_ENTRY
+            case kind:
+                yield Code.NOT_OPENED if kind == "opened" else Code.MALFORMED_ENTRY
 
     def finish(self) -> Iterator[Problem]:
         yield from self._asking.finish()
@@ -138,6 +148,7 @@ class SiteRules:
             yield Problem(0, Code.WRONG_ACCOUNT)
         yield from self._compare_bytes(store)
         yield from self._compare_receipts(store)
+        yield from self._compare_readings(store)
 
     def _capped(self, body: Mapping[str, object]) -> Iterator[Code]:
         cap, allowance = cap_in(body), cost_in(body)
@@ -228,6 +239,17 @@ class SiteRules:
                 and acknowledges(receipt, entry.head, plan_id=plan_id, site=self._site, released=hashed)
             ):
                 yield Problem(entry.sequence, Code.BAD_RECEIPT)
+
+    def _compare_readings(self, store: Store) -> Iterator[Problem]:
+        """A plan is being read that is paid for and has no release, and it reads its own table."""
+        for plan_id, (table,) in store.named("readings").items():
+            asking = store.askings.get(plan_id)
+            if plan_id not in self._charges or plan_id in self._releases:
+                yield Problem(0, Code.WRONG_INDEX)
+            elif asking is not None and asking.table != table:
+                yield Problem(self._charges[plan_id][0], Code.WRONG_INDEX)
+            elif asking is None:
+                self._rows.unattested.add("readings")
 
 
 def price_of(facts: tuple[AnyFact, ...]) -> Cost:

@@ -64,6 +64,10 @@ class BlockRules:
         if any(isinstance(fact, StepFact) and fact.block in self._rounds for fact in facts):
             yield from self.charged(facts, plan_id=plan_id, sites=(site,), sequence=sequence)
 
+    def has_begun(self, block: str) -> bool:
+        """Whether a round of this training was reserved."""
+        return block in self._rounds
+
     def end(self) -> None:
         """No training that was paid until now goes on."""
         self._paid_at.clear()

@@ -15,7 +15,7 @@ from pathlib import Path
 from wardround.federation.errors import LedgerCorrupt
 from wardround.federation.ledger.entry_body import decode_body, text_in
 from wardround.federation.ledger.verify.coordinator_rules import CoordinatorRules
-from wardround.federation.ledger.verify.evidence import Evidence, read_evidence
+from wardround.federation.ledger.verify.evidence import Evidence, Store, read_evidence
 from wardround.federation.ledger.verify.problems import Code, Problem, Rules
 from wardround.federation.ledger.verify.site_rules import SiteRules
 from wardround.federation.trust.entry import EMPTY, Entry, Head
@@ -29,7 +29,11 @@ MOST_PROBLEMS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The verdict, and what the ledger says."""
+    """The verdict, and what the ledger says.
+
+    `unattested` are tables with rows that an earlier version wrote and no entry speaks of; they are taken over when
+    the folder is next served.
+    """
 
     role: str
     entries: int
@@ -37,6 +41,7 @@ class Verification:
     spent: Cost
     cap: Cap | None
     problems: tuple[Problem, ...]
+    unattested: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -77,6 +82,7 @@ def judge(evidence: Evidence, *, key: str | None = None, containing: Head | None
         spent=Cost.zero() if rules is None else rules.spent,
         cap=None if rules is None else rules.cap,
         problems=tuple(sorted(problems, key=lambda problem: problem.entry)[:MOST_PROBLEMS]),
+        unattested=() if rules is None else rules.unattested,
     )
 
 
@@ -102,7 +108,7 @@ def _opened(evidence: Evidence) -> tuple[str, Rules]:
             return "site", SiteRules(body, tables=_tables(evidence.study))
         case "coordinator":
             overlap, groups = _sharing(evidence.study)
-            return "coordinator", CoordinatorRules(overlap=overlap, groups=groups)
+            return "coordinator", CoordinatorRules(body, overlap=overlap, groups=groups)
         case _:
             raise LedgerCorrupt(private="the ledger's role is unknown")
 
@@ -153,7 +159,18 @@ def _walk(rules: Rules, evidence: Evidence) -> Iterator[Problem]:
         yield from _read(rules, entry)
     yield from rules.finish()
     if evidence.store is not None:
-        yield from rules.compare(evidence.store)
+        yield from _compare(rules, evidence.store, evidence.entries)
+
+
+def _compare(rules: Rules, store: Store, entries: tuple[Entry, ...]) -> Iterator[Problem]:
+    # A file that only earlier versions opened does not have the table.
+    end = store.others.get("chain_end")
+    if end != {(1,): (len(entries),)} and not (end is None and not rules.complete):
+        yield Problem(0, Code.MISSING_HEAD)
+    try:
+        yield from rules.compare(store)
+    except LedgerCorrupt:
+        yield Problem(0, Code.WRONG_INDEX)
 
 
 def _read(rules: Rules, entry: Entry) -> Iterator[Problem]:
