@@ -201,16 +201,25 @@ class Rejoining:
         for plan_id, block in ledger.recovery.unasked():
             ledger.recovery.lose(plan_id, block)
         for plan_id in ledger.recovery.undecided():
-            parts = ledger.recovery.parts(ledger.rounds.plan(plan_id), rejoining=rejoining).values()
-            enough = sum(part.released for part in parts) >= ledger.study.min_sites
-            certain = all(part.certain for part in parts)
-            # Of a plan that was forgotten only those are charged who recalled it, so it is not asked again.
-            if not certain or (not enough and ledger.recovery.is_imported(plan_id)):
+            if self._is_lost(plan_id, rejoining):
                 ledger.recovery.lose(plan_id, "")
             lost += ledger.recovery.is_lost(plan_id, "")
             with ledger.tasks.settling(plan_id) as round_:
                 self._accounting.settle(round_)
         log.warning("every site is back that was waited for; the answers of %d questions are lost", lost)
+
+    def _is_lost(self, plan_id: str, rejoining: str) -> bool:
+        """Whether there may have been an answer that cannot be made again, or can be no answer any more."""
+        ledger = self._ledger
+        parts = ledger.recovery.parts(ledger.rounds.plan(plan_id), rejoining=rejoining).values()
+        released = sum(part.released for part in parts)
+        if not all(part.certain for part in parts):
+            return True
+        if released >= ledger.rounds.needed(plan_id):
+            return False
+        # Whoever required fewer may have been told. Of a plan that was forgotten only those are charged who recalled
+        # it, so it is not asked again.
+        return released >= ledger.study.min_sites or ledger.recovery.is_imported(plan_id)
 
 
 def _asked(plan: Plan, asked_by: AskedBy) -> bool:

@@ -246,17 +246,18 @@ class RecoveryStore:
     def recover(self, names: Confirmed, *, least: int) -> tuple[str, ...]:
         """Begin an incarnation: who was not confirmed is revoked, invitations end, and sites are to rejoin.
 
-        `least` is the number of answers that make one: a round that was settled with fewer may have had more since, so
-        it is open again. Returns whom it revoked.
+        `least` is the number of answers that make one, where a question does not require more: a round that was
+        settled with fewer may have had more since, so it is open again. Returns whom it revoked.
         """
         with self._database.transaction() as connection:
+            again = _settled_with_fewer(connection, least)
             number = 1 + max(incarnation(connection), _shown_incarnation(connection))
             body: Body = {
                 "incarnation": number,
                 "sites": names.sites,
                 "without": names.without,
                 "analysts": names.analysts,
-                "least": least,
+                "again": (*again,),
             }
             chain.append(connection, self._identity, kind="recovered", body=body)
             revoked = self._revoke_others(connection, names)
@@ -266,9 +267,8 @@ class RecoveryStore:
             # Analysts have no row among the sites.
             absent = [("absent", name) for name in (*names.without, *revoked)]
             connection.executemany(_AWAIT, [*(("awaited", name) for name in names.sites), *absent])
-            rows = connection.execute("SELECT plan_id, outcome FROM rounds WHERE state = 'settled'").fetchall()
-            again = [(plan_id,) for plan_id, outcome in rows if len(json.loads(outcome)[0]) < least]
-            connection.executemany("UPDATE rounds SET state = 'open', outcome = '' WHERE plan_id = ?", again)
+            statement = "UPDATE rounds SET state = 'open', outcome = '' WHERE plan_id = ?"
+            connection.executemany(statement, [(plan_id,) for plan_id in again])
             return revoked
 
     def _revoke_others(self, connection: sqlite3.Connection, names: Confirmed) -> tuple[str, ...]:
@@ -375,6 +375,15 @@ class RecoveryStore:
             statement = "UPDATE rejoins SET state = 'rejoined' WHERE site = ? AND state <> 'rejoined'"
             if connection.execute(statement, (site,)).rowcount:
                 chain.append(connection, self._identity, kind="rejoined", body=body)
+
+
+def _settled_with_fewer(connection: sqlite3.Connection, least: int) -> list[str]:
+    """The plans that were settled with fewer answers than these, or than were required."""
+    rows = connection.execute(
+        "SELECT plan_id, outcome, coalesce(sites, 0) FROM rounds LEFT JOIN required USING (plan_id)"
+        " WHERE state = 'settled' ORDER BY number"
+    ).fetchall()
+    return [plan_id for plan_id, outcome, required in rows if len(json.loads(outcome)[0]) < max(least, required)]
 
 
 def _state(connection: sqlite3.Connection, site: str) -> RejoinState | None:

@@ -7,6 +7,7 @@ signature, with the bytes that they name. The new file takes the place of the ol
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from wardround.federation.forms.release import release_hash
 from wardround.federation.ledger import accounts, chain, site_tables
 from wardround.federation.ledger.entry_body import (
     Body,
+    Plain,
     cap_body,
     cap_in,
     cost_body,
@@ -51,11 +53,15 @@ class Given:
 
 @dataclass
 class Rebuilding:
-    """A new ledger that is being filled; `give` is asked for each plan that entries which come back speak of."""
+    """A new ledger that is being filled; `give` is asked for each plan that entries which come back speak of.
+
+    `shown_anew` are the digests of what a steward reads of plans, by these, where another version had other words.
+    """
 
     connection: sqlite3.Connection
     account: str
     give: Callable[[str], Given]
+    shown_anew: dict[str, Plain] = field(default_factory=dict)
     _closed: dict[str, int] = field(default_factory=dict)
     _given: dict[str, Given] = field(default_factory=dict)
 
@@ -83,10 +89,7 @@ class Rebuilding:
             case "refused":
                 self._insert("refusals", text_in(body, "plan_id"), entry.sequence, text_in(body, "date"))
             case "held":
-                given = self._give(text_in(body, "plan_id"))
-                task = canonical.encode(given.task)
-                row = (text_in(body, "plan_id"), task, given.summary, "pending", text_in(body, "date"))
-                self._insert("requests", *row)
+                self._held(body)
             case "approved" | "denied":
                 self._decided(entry, text_in(body, "plan_id"))
         if "asked" in body:
@@ -142,6 +145,14 @@ class Rebuilding:
             raise MalformedMessage("The coordinator does not have the bytes of what this site released.")
         self._insert("releases", plan_id, entry.sequence, payload)
         self.connection.execute("DELETE FROM readings WHERE plan_id = ?", (plan_id,))
+
+    def _held(self, body: dict[str, object]) -> None:
+        plan_id = text_in(body, "plan_id")
+        given = self._give(plan_id)
+        self._insert("requests", plan_id, canonical.encode(given.task), given.summary, "pending", text_in(body, "date"))
+        digest = hashlib.sha256(given.summary.encode()).hexdigest()
+        if body.get("summary", digest) != digest:
+            self.shown_anew[plan_id] = digest
 
     def _decided(self, entry: Entry, plan_id: str) -> None:
         self.connection.execute("UPDATE requests SET state = ? WHERE plan_id = ?", (entry.kind, plan_id))
@@ -239,6 +250,8 @@ def rebuild(  # noqa: PLR0913 -- all by name
             left = made.remaining()
             charged = left if lost is None else _least(left, lost)
             body = {**said, "complete": lost is not None, "account": account, **cost_body(charged)}
+            if made.shown_anew:
+                body = {**body, "shown_anew": made.shown_anew}
             chain.append(connection, identity, kind="recovered", body=body)
             accounts.debit(connection, account, charged)
     finally:

@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.members.recovering import recover
 from coordinator.members.roster import Roster
+from coordinator.rounds import stored_answers
 from coordinator.store.recovery import Confirmed
 from tests.simulation.recovering import AGES, COUNT, TRUTH, Killed, Restored
 from wardround.federation.errors import (
@@ -16,6 +17,7 @@ from wardround.federation.errors import (
     LedgerBehind,
     NotAuthorized,
     PlanRefused,
+    SitesAway,
     TooFewSites,
     Unavailable,
 )
@@ -132,6 +134,46 @@ def test_too_few_answers_were_no_answer_so_the_missing_are_asked_again(stage: Re
     stage.restore("consortium", copy)
     stage.recover()
     stage.ask()
+    stage.check()
+
+
+def test_an_answer_of_fewer_than_were_required_may_have_been_told(stage: Restored) -> None:
+    stage.away = {"three"}
+    with pytest.raises(SitesAway, match="2 of 3 hospitals answered and this question requires 3"):
+        stage.client().ask(COUNT, epsilon=0.5, require="all", limit_seconds=1000)
+    copy = stage.copy("consortium")
+    stage.ask()
+    stage.restore("consortium", copy)
+    stage.away = set()
+    stage.recover()
+    for require in (None, "all"):
+        with pytest.raises(PlanRefused, match="--fresh"):
+            stage.client().ask(COUNT, epsilon=0.5, require=require, limit_seconds=1000)
+    stage.check()
+
+
+def test_where_fewer_answered_than_make_an_answer_more_are_asked_for_what_is_required(stage: Restored) -> None:
+    stage.away = {"two", "three"}
+    with pytest.raises(SitesAway, match="1 of 3 hospitals answered and this question requires 3"):
+        stage.client().ask(COUNT, epsilon=0.5, require="all", limit_seconds=1000)
+    copy = stage.copy("consortium")
+    stage.restore("consortium", copy)
+    stage.away = set()
+    stage.recover()
+    answer = stage.client().ask(COUNT, epsilon=0.5, require="all", limit_seconds=1000).answer
+    assert answer.answered == ("one", "three", "two")
+    assert len(stage.bodies("consortium", "reserved")) == 1
+    stage.check()
+
+
+def test_a_long_answer_is_made_again_on_pages(stage: Restored, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_answers, "PAGE_ESTIMATES", 3)
+    copy = stage.copy("consortium")
+    before = stage.client().ask(AGES, epsilon=0.5).answer
+    stage.restore("consortium", copy)
+    stage.recover()
+    assert stage.client().ask(AGES, epsilon=0.5).answer.estimates == before.estimates
+    assert stage.rows("consortium", "SELECT number FROM answer_pages ORDER BY number")[-1] >= (1,)
     stage.check()
 
 

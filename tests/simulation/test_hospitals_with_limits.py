@@ -110,6 +110,8 @@ def test_ask_says_so_first_and_still_asks_everybody(federation: SimulatedFederat
         "refused": {"lakeside": "ApprovalDenied", "st-mary": "StatisticNotAllowed"},
         "missing": [],
         "left_out": [],
+        "asked_patients": 4000,
+        "lacking_patients": 2000,
         "reasons": {"lakeside": "a person there declined it", "st-mary": "it does not allow this statistic"},
     }
     assert "st-mary (it does not allow this statistic)" in str(answer)

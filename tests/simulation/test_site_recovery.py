@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from site_agent.answering.pipeline import request_text
+from site_agent.serving import recover as site_recovery
 from site_agent.serving.folder import SiteFolder
 from site_agent.serving.recover import Recovered, recover_with
 from tests.simulation.histories import STEWARD
@@ -122,6 +124,38 @@ def test_noise_is_not_drawn_again_for_what_was_paid_before(stage: Restored) -> N
     stage.ask()
     assert releases(stage, "two") == {}
     assert list(stage.charged("two")) == [plan]
+    stage.check()
+
+
+def test_what_was_being_read_and_was_answered_since_is_read_no_more(stage: Restored) -> None:
+    copies: list[Path] = []
+    stage.agents["two"].pipeline.dataset.before_reading = lambda: copies.append(stage.copy("two"))  # type: ignore[attr-defined]
+    stage.ask()
+    kept = releases(stage, "two")
+    stage.restore("two", copies[0])
+    assert len(stage.rows("two", "SELECT 1 FROM readings")) == 1
+    recover(stage, "two", complete=True)
+    assert releases(stage, "two") == kept
+    assert stage.rows("two", "SELECT 1 FROM readings") == []
+    stage.ask(fresh=True)
+    stage.check()
+
+
+@pytest.mark.parametrize("words", ["", " in other words"])
+def test_what_a_steward_was_shown_comes_back(stage: Restored, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    copy = stage.copy("two")
+    stage.stewards = {"two"}
+    stage.agents.pop("two").ledger.close()
+    stage.open_site("two")
+    with suppress(Unavailable):
+        stage.ask()
+    (request,) = stage.agents["two"].ledger.requests()
+    stage.agents["two"].ledger.decide(request.plan_id, approve=True, by="mary")
+    stage.settle()
+    stage.restore("two", copy)
+    monkeypatch.setattr(site_recovery, "request_text", lambda *said: request_text(*said) + words)
+    recover(stage, "two", complete=True)
+    assert [found.summary for found in stage.agents["two"].ledger.requests()] == [request.summary + words]
     stage.check()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wardround.federation.ledger.entry_body import cap_in, cost_in, facts_in, number_in, text_in, texts_in
+from wardround.federation.ledger.entry_body import cap_in, cost_in, facts_in, text_in, texts_in
 from wardround.federation.ledger.verify.asker_rules import ReservedAskers
 from wardround.federation.ledger.verify.attested_rows import AttestedRows
 from wardround.federation.ledger.verify.evidence import Store
@@ -188,7 +188,7 @@ class CoordinatorRules:
         yield from self._recovery.read(entry, body)
         if entry.kind == "recovered":
             yield from self._members.read(entry, body)
-            self._rounds.opened_again(least=number_in(body, "least"))
+            yield from self._rounds.opened_again(texts_in(body, "again"))
 
     def _imported(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         """A forgotten plan as one site charged it, or without facts, as it was only asked of it."""

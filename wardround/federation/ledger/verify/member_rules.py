@@ -58,6 +58,10 @@ class MemberRules:
         known = self._sites.get(site)
         return EMPTY if known is None else known.head
 
+    def has(self, site: str) -> bool:
+        """Whether a site of this name ever enrolled."""
+        return site in self._sites
+
     def active(self) -> list[str]:
         """The sites that may take part."""
         return [name for name, site in self._sites.items() if site.state == _ACTIVE]

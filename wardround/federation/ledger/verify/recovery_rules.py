@@ -57,9 +57,11 @@ class RecoveryRules:
             self._await(entry, site, "awaited" if site in awaited else "absent")
 
     def _absent(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
-        """A site that knows more than this ledger, and of which no recovery knew, is to come back, too."""
+        """A site that enrolled since, or knows more than this ledger, is to come back, too."""
         site = text_in(body, "site")
         yield from self._after_recovery(body)
+        if not self._members.has(site):
+            yield Code.UNKNOWN_SITE
         if site in self._rejoins:
             yield Code.WRONG_RECOVERY
         self._await(entry, site, "absent")

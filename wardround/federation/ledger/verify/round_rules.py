@@ -102,10 +102,13 @@ class RoundRules:
         )
         self._rounds.setdefault(plan_id, found)
 
-    def opened_again(self, *, least: int) -> None:
-        """A recovery: what was settled with fewer answers than make one may have had more since."""
-        for round_ in self._rounds.values():
-            if round_.state == "settled" and len(json.loads(round_.outcome)[0]) < least:
+    def opened_again(self, plans: Iterable[str]) -> Iterator[Code]:
+        """A recovery: what was settled with too few answers may have had more since."""
+        for plan_id in plans:
+            round_ = self._rounds.get(plan_id)
+            if round_ is None or round_.state != "settled":
+                yield Code.WRONG_RECOVERY
+            else:
                 round_.state, round_.outcome = "open", ""
 
     def answered_by(self, entry: Entry, body: Mapping[str, object]) -> None:

@@ -186,6 +186,7 @@ class SiteRules:
         if text_in(body, "account") != self._account:
             yield Code.WRONG_ACCOUNT
         text_in(body, "by")
+        self._asking.recovered(body)
         self._spent += cost_in(body)
         if not self._spent.fits(self._allowance):
             yield Code.OVERSPENT
