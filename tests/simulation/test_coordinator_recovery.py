@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.members.folder import open_folder
 from coordinator.members.recovering import recover
 from coordinator.members.roster import Roster
 from coordinator.rounds import stored_answers
 from coordinator.store.recovery import Confirmed
+from tests.roles.enrolled import hospital
 from tests.simulation.recovering import AGES, COUNT, TRUTH, Killed, Restored
 from wardround.federation.errors import (
     ConfigurationMistaken,
@@ -21,6 +23,8 @@ from wardround.federation.errors import (
     TooFewSites,
     Unavailable,
 )
+from wardround.federation.trust.enrolment import Presenting
+from wardround.federation.trust.entry import EMPTY
 
 
 @pytest.fixture
@@ -149,6 +153,21 @@ def test_an_answer_of_fewer_than_were_required_may_have_been_told(stage: Restore
     for require in (None, "all"):
         with pytest.raises(PlanRefused, match="--fresh"):
             stage.client().ask(COUNT, epsilon=0.5, require=require, limit_seconds=1000)
+    (lost,) = stage.bodies("consortium", "lost")
+    with pytest.raises(PlanRefused, match="--fresh"):
+        stage.coordinator.watch("ada", str(lost["plan_id"]), seen=0, wait_seconds=0.0)
+    stage.check()
+
+
+def test_whoever_enrols_after_a_recovery_is_to_rejoin(stage: Restored) -> None:
+    stage.restore("consortium", stage.copy("consortium"))
+    stage.recover()
+    hospital(open_folder(stage.folder / "consortium"), "four")
+    assert [body["site"] for body in stage.bodies("consortium", "absent")] == ["four"]
+    assert stage.coordinator.greet("four", Presenting()).recovered is not None
+    stage.coordinator.rejoin("four", EMPTY)
+    stage.coordinator.rejoin("four", EMPTY)
+    assert [body["site"] for body in stage.bodies("consortium", "rejoined")].count("four") == 1
     stage.check()
 
 
