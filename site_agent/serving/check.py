@@ -202,22 +202,26 @@ def _backup(folder: SiteFolder) -> Iterator[CheckFinding]:
         yield CheckFinding("folder", ok=False, text=text)
 
 
-def _heads(folder: SiteFolder, standing: Standing) -> CheckFinding:
+def _heads(folder: SiteFolder, standing: Standing) -> Iterator[CheckFinding]:
     """Whether our ledger holds what the coordinator holds of it."""
-    with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
-        if ledger.contains(standing.known):
-            return CheckFinding(
-                "heads", ok=True, text=f"the coordinator knows the ledger up to {standing.known.sequence}"
-            )
-    proved = standing.proof is not None and standing.proof.signed_by(folder.identity().public)
-    if not proved:
-        text = f"the coordinator names entry {standing.known.sequence} of another ledger, and does not prove it"
-        return CheckFinding("heads", ok=False, text=text)
-    text = (
-        f"do not serve this folder: it is an older copy, which lacks entry {standing.known.sequence} that this site "
-        f"signed; recover it first: wardround site recover {folder.path}"
-    )
-    return CheckFinding("heads", ok=False, text=text)
+    try:
+        with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
+            contained = ledger.contains(standing.known)
+    except FederationError:
+        # Said of the ledger itself.
+        return
+    known = standing.known.sequence
+    if contained:
+        yield CheckFinding("heads", ok=True, text=f"the coordinator knows the ledger up to {known}")
+    elif standing.proof is None or not standing.proof.signed_by(folder.identity().public):
+        text = f"the coordinator names entry {known} of another ledger, and does not prove it"
+        yield CheckFinding("heads", ok=False, text=text)
+    else:
+        text = (
+            f"do not serve this folder: it is an older copy, which lacks entry {known} that this site signed; recover "
+            f"it first: wardround site recover {folder.path}"
+        )
+        yield CheckFinding("heads", ok=False, text=text)
 
 
 def _coordinator(folder: SiteFolder, study: Study) -> Iterator[CheckFinding]:
@@ -234,7 +238,7 @@ def _coordinator(folder: SiteFolder, study: Study) -> Iterator[CheckFinding]:
     same = greeting.study_hash == study.study_hash
     yield CheckFinding("study", ok=same, text="is the one this site signed" if same else OTHER_STUDY)
     if (standing := greeting.standing) is not None:
-        yield _guarded("heads", lambda: _heads(folder, standing))
+        yield from _heads(folder, standing)
     here = datetime.datetime.now(datetime.UTC).timestamp()
     skew = abs(here - greeting.unix_milliseconds / 1000)
     yield CheckFinding("clock", ok=skew < CLOCK_SECONDS, text=f"differs from the coordinator's by {skew:.0f} s")
