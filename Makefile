@@ -1,7 +1,7 @@
 # Every command a contributor needs. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-large test-readers test-errors test-floods test-endurance test-tampering fuzz test-load test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
+.PHONY: help setup demo test test-all test-large test-readers test-errors test-recovery test-floods test-endurance test-tampering fuzz test-load test-mutants test-coverage test-docs check docs pictures mirrors protos bench lock clean
 
 BIN := .venv/bin
 # Hundreds of processes are started by tests: none should compile the source anew.
@@ -43,6 +43,11 @@ test-readers: setup  ## put values that cannot be read at 200 places of every so
 # Two minutes; prints seeds and figures.
 test-errors: setup  ## ask 200 random questions by error, and eleven of them 2,000 times
 	@$(BIN)/pytest -q -s -m "slow or not slow" tests/coordinator/errors $(ARGS)
+
+# Ten minutes; prints seeds. ARGS="-k coordinator" or ARGS="-k 203" runs a part.
+test-recovery: setup  ## restore every role from every copy of random histories, recover it and go on asking
+	@$(BIN)/pytest -q -s -m "slow or not slow" tests/simulation/test_coordinator_recovery.py \
+	    tests/simulation/test_site_recovery.py tests/simulation/test_recovery_histories.py $(ARGS)
 
 # Two minutes; prints what a victim's calls take meanwhile. ARGS="-k silent" runs a part.
 test-floods: setup  ## attack a coordinator that may have 1,024 descriptors, from outside and from inside

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import operator
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import grpc
 
@@ -18,7 +18,7 @@ from protos._generated.analyst_service_pb2_grpc import AnalystServiceStub
 from protos._generated.enrolment_service_pb2_grpc import EnrolmentServiceStub
 from protos._generated.site_service_pb2_grpc import SiteServiceStub
 from protos.channels import MAX_MESSAGE_BYTES
-from protos.chunked_release import CALL_SECONDS, submit
+from protos.chunked_release import CALL_SECONDS, MAX_RELEASE_BYTES, recall, submit
 from protos.pages import Page, Watched, joined, read_watched
 from protos.statuses import call
 from protos.words import (
@@ -29,29 +29,39 @@ from protos.words import (
     ENROLMENT,
     GREETING,
     HOSPITALS,
+    LIST_AFTER,
     LONGEST_WAIT_SECONDS,
     MAX_SHOWN,
+    PIECE_BYTES,
     POLL,
     PRESENTING,
     PREVIEWED,
+    REJOINING,
     RENEWAL,
     RENEWED,
     REPORT,
+    RESERVED,
+    RETURN_AFTER,
+    RETURNED,
+    RETURNED_CHAIN,
     SHOWN,
     SITES,
     STUDY,
+    WANTED,
     WATCH,
     Poll,
+    WantedPlan,
     Watch,
     write_question,
 )
 from wardround.federation.errors import MalformedMessage
 from wardround.federation.limits import refuse
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, Estimate, Preview, Progress
 from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.trust.enrolment import Enrolment, Greeting, Presenting
-from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.public_limits import PublicSite
 
 # How much longer than its wait a long poll may take.
@@ -82,8 +92,45 @@ class SiteCalls:
 
     def show(self, chain: Sequence[Entry]) -> None:
         """Show entries of our own ledger, in order, as many at once as a message takes."""
-        for page in _pages(chain):
+        for page in pages_of(chain):
             call(self._stub.ShowChain, SHOWN.write(page), deadline_seconds=self._deadline)
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        """Show our ledger up to `head`, and remind the coordinator of every plan that it may have forgotten."""
+        self.show(chain)
+        for each in recalled:
+            recall(self._stub, each, deadline_seconds=self._deadline)
+        call(self._stub.Rejoin, REJOINING.write(head), deadline_seconds=self._deadline)
+
+    def returned_chain(self, *, after: int) -> tuple[Entry, ...]:
+        """The next entries of our own ledger that the coordinator keeps; none where nothing follows."""
+        return RETURNED_CHAIN.read(
+            call(self._stub.ReturnChain, RETURN_AFTER.write(after), deadline_seconds=self._deadline)
+        )
+
+    def returned_plan(self, plan_id: str) -> tuple[SignedTask, bytes]:
+        """A plan that was asked of us, and what we released for it; no bytes where that was nothing."""
+        content = b""
+        while True:
+            request = WANTED.write(WantedPlan(plan_id, len(content)))
+            returned = RETURNED.read(call(self._stub.ReturnPlan, request, deadline_seconds=self._deadline))
+            content += returned.payload
+            refuse("a release is too large." if len(content) > MAX_RELEASE_BYTES else None)
+            if len(returned.payload) < PIECE_BYTES:
+                return returned.task, content
+
+    def reserved(self) -> Iterator[str]:
+        """The plans that the coordinator charged at us."""
+        last = ""
+        while True:
+            request = LIST_AFTER.write(last)
+            listed = RESERVED.read(call(self._stub.ListReserved, request, deadline_seconds=self._deadline))
+            # Otherwise a coordinator could send the same list for ever.
+            refuse(None if [last, *listed] == sorted({last, *listed}) else "the plans are not in order.")
+            yield from listed
+            if not listed:
+                return
+            last = listed[-1]
 
     def claim(
         self, *, wait_seconds: float, receipt: Entry | None = None, pause: Pause = time.sleep
@@ -106,7 +153,7 @@ class SiteCalls:
         return RENEWED.read(call(self._stub.RenewCertificate, request, deadline_seconds=self._deadline))
 
 
-def _pages(chain: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
+def pages_of(chain: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
     """Entries in order, on pages that a message takes."""
     page: list[Entry] = []
     room = MAX_MESSAGE_BYTES // 2

@@ -8,17 +8,18 @@ that failed in the middle is simply submitted again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Protocol
 
 from protos._generated import release_pb2 as pb
 from protos._generated import site_service_pb2 as site_pb
 from protos._generated.site_service_pb2_grpc import SiteServiceStub
 from protos.statuses import call
-from protos.words import DECLINED, ENTRY, FAILED, PENDING, RECEIPT, WORDS
+from protos.words import DECLINED, ENTRY, FAILED, PENDING, RECALLED, RECEIPT, WORDS
 from wardround.federation.errors import InvariantBroken, MalformedMessage
 from wardround.federation.forms.release import release_hash
 from wardround.federation.limits import Many, Whole, hash_of, refuse
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import MAX_CHAIN, Declined, Failed, Pending, Released, Submission
 from wardround.federation.trust.entry import Entry
 
@@ -104,6 +105,28 @@ def read_submission(message: pb.Submission, pieces: Pieces) -> Submission:
             raise MalformedMessage("a submission is empty.")
 
 
+def write_recalled(recalled: Recalled) -> site_pb.RecallRequest:
+    """What a site recalls as a request, with its answer as a submission."""
+    message = site_pb.RecallRequest(recalled=RECALLED.write(recalled))
+    if recalled.answer is not None:
+        message.answer.CopyFrom(_written(recalled.answer))
+    return message
+
+
+def read_recalled(message: site_pb.RecallRequest, pieces: Pieces) -> Recalled:
+    """What a site recalls; its answer is a release or a refusal."""
+    refuse(None if message.HasField("recalled") else "nothing is recalled.")
+    recalled = RECALLED.read(message.recalled)
+    if not message.HasField("answer"):
+        return recalled
+    answer = read_submission(message.answer, pieces)
+    if not isinstance(answer, Released | Declined):
+        raise MalformedMessage("what is recalled is no answer.")
+    found = replace(recalled, answer=answer)
+    refuse(found.fault())
+    return found
+
+
 def _payload(released: pb.Released, pieces: Pieces) -> bytes:
     match released.WhichOneof("content"):
         case "payload":
@@ -124,6 +147,14 @@ def submit(stub: SiteServiceStub, submission: Submission, *, deadline_seconds: f
         for chunk in chunks(submission.payload):
             call(stub.PutChunk, CHUNK.write(chunk), deadline_seconds=deadline_seconds)
     return RECEIPT.read(call(stub.SubmitRelease, write_submission(submission), deadline_seconds=deadline_seconds))
+
+
+def recall(stub: SiteServiceStub, recalled: Recalled, *, deadline_seconds: float = CALL_SECONDS) -> None:
+    """Remind a coordinator of a plan, the bytes of a large release in pieces before."""
+    if isinstance(recalled.answer, Released):
+        for chunk in chunks(recalled.answer.payload):
+            call(stub.PutChunk, CHUNK.write(chunk), deadline_seconds=deadline_seconds)
+    call(stub.Recall, write_recalled(recalled), deadline_seconds=deadline_seconds)
 
 
 def chunks(payload: bytes) -> Iterator[Chunk]:

@@ -31,10 +31,11 @@ from protos.cohorts import BY_HAND
 from wardround.federation import canonical
 from wardround.federation.errors import QueryMistaken
 from wardround.federation.ledger.rewriting import Rewritten
-from wardround.federation.limits import NAME, Counted, Form, Many, Names, Pem, PlanId, Text, Whole, refuse
+from wardround.federation.limits import NAME, Counted, Form, Many, Names, Needed, Pem, PlanId, Text, Whole, refuse
 from wardround.federation.models.training import Stage, Step
 from wardround.federation.plain_text import fault_in
 from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, SignedTask
 from wardround.federation.question.answer import MAX_ESTIMATES, MAX_UPDATE_BYTES, Answer, Estimate, Preview, Progress
 from wardround.federation.question.query import Query
@@ -47,6 +48,7 @@ LONGEST_WAIT_SECONDS = 20.0
 MILLISECONDS = 1000
 MAX_SHOWN = 256
 """Entries of a chain that are shown at once; each has its own limit, and a page ends where a message would."""
+PIECE_BYTES = 1024 * 1024
 MAX_HOSPITALS = 500
 """On one page: with all that each may say, well within one message."""
 MAX_STUDY_TEXT = 3 * 1024 * 1024
@@ -77,6 +79,22 @@ class Poll:
 
     wait_seconds: Seconds
     receipt: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPlan:
+    """A plan that a site has lost, and from which byte on it wants what it released for it."""
+
+    plan_id: PlanId
+    first_byte: Annotated[int, Whole("the first byte", upper=MAX_UPDATE_BYTES)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The plan as it would be handed out, and a piece of its release."""
+
+    task: Annotated[SignedTask, Needed("a plan is missing.")]
+    payload: Annotated[bytes, Many("a piece is too large.", PIECE_BYTES)] = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +160,18 @@ PRESENTING = WORDS.record(Presenting, site.GreetRequest)
 GREETING = WORDS.record(Greeting, site.GreetReply)
 _CHAIN = Annotated[tuple[Entry, ...], Many("too many entries are shown at once.", MAX_SHOWN)]
 SHOWN: Record[tuple[Entry, ...], site.ShowChainRequest] = WORDS.alone(_CHAIN, site.ShowChainRequest)
+RECALLED = WORDS.record(Recalled, site.Recalled, beside=("answer",))
+_REACHED = Annotated[Head, Needed("a place is missing.")]
+REJOINING: Record[Head, site.RejoinRequest] = WORDS.alone(_REACHED, site.RejoinRequest)
+_PLACE = Annotated[int, Whole("a place of a chain", upper=2**62)]
+RETURN_AFTER: Record[int, site.ReturnChainRequest] = WORDS.alone(_PLACE, site.ReturnChainRequest)
+RETURNED_CHAIN: Record[tuple[Entry, ...], site.ReturnChainReply] = WORDS.alone(_CHAIN, site.ReturnChainReply)
+WANTED = WORDS.record(WantedPlan, site.ReturnPlanRequest)
+RETURNED = WORDS.record(Returned, site.ReturnPlanReply)
+_AFTER_PLAN = Annotated[str, Form("a list begins after a plan id.", re.compile(r"(?:[0-9a-f]{64})?"))]
+_RESERVED = Annotated[tuple[PlanId, ...], Many("too many plans are listed at once.", MAX_SHOWN)]
+LIST_AFTER: Record[str, site.ListReservedRequest] = WORDS.alone(_AFTER_PLAN, site.ListReservedRequest)
+RESERVED: Record[tuple[str, ...], site.ListReservedReply] = WORDS.alone(_RESERVED, site.ListReservedReply)
 POLL = WORDS.record(Poll, site.ClaimTaskRequest, names={"wait_seconds": "wait_milliseconds"})
 CLAIM = WORDS.record(Claim, site.ClaimTaskReply, names={"pause_seconds": "pause_milliseconds"})
 RECEIPT: Record[Entry | None, site.SubmitReleaseReply] = WORDS.alone(Entry | None, site.SubmitReleaseReply)

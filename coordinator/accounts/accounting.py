@@ -150,7 +150,7 @@ class Accounting:
 
         What pays for other rounds of a training too is not given back.
         """
-        if not self._ledger.trainings.keeps_its_charge(task.plan_id, task.site):
+        if task.charged and not self._ledger.trainings.keeps_its_charge(task.plan_id, task.site):
             task.give_back()
 
     def settle(self, round_: SettlingRound) -> Outcome:

@@ -47,13 +47,14 @@ MOST_POINTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A plan with its charge at every one of its sites."""
+    """A plan with its charge at every one of its sites; of a forgotten plan, at one that recalled it."""
 
     plan_id: str
     date: float
     sites: frozenset[str]
     cost: Cost
     facts: tuple[AnyFact, ...]
+    imported: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +118,20 @@ class Tally:
         for entry in news:
             match entry:
                 case Reserved(cost=cost):
-                    self._plans += 1
+                    self._plans += not entry.imported
                     if cost == Cost.zero():
+                        continue
+                    if entry.imported and self._is_part(entry):
+                        place = self._places[entry.plan_id]
+                        self._ask(place, self._charges[place].sites | entry.sites)
                         continue
                     charge = _Charge(entry.date, entry.cost, schedule_of(entry.facts), entry.sites)
                     self._places[entry.plan_id] = len(self._charges)
                     self._charges.append(charge)
                     self._count(charge, 1)
                 case Voided(plan_id, site) if plan_id in self._places:
-                    self._void(self._places[plan_id], site)
+                    place = self._places[plan_id]
+                    self._ask(place, self._charges[place].sites - {site})
                 case Voided():
                     # Nothing was charged, so nothing is given back.
                     continue
@@ -147,12 +153,18 @@ class Tally:
             found[site] = made[pattern]
         return found
 
-    def _void(self, place: int, site: str) -> None:
+    def _is_part(self, entry: Reserved) -> bool:
+        """Whether the same charge was imported at another site before."""
+        place = self._places.get(entry.plan_id)
+        return place is not None and self._charges[place].cost == entry.cost
+
+    def _ask(self, place: int, sites: frozenset[str]) -> None:
+        """The charge at this place was made at these sites, after all."""
         before = self._charges[place]
         for charge in self._charges[place : len(self._history)]:
             self._spend(charge, -1)
         del self._history[place:]
-        after = replace(before, sites=before.sites - {site})
+        after = replace(before, sites=sites)
         self._count(before, -1)
         self._count(after, 1)
         self._charges[place] = after
@@ -314,6 +326,11 @@ def _news(seen: _Reading) -> Iterator[Reserved | Voided]:
         plan_id = text_in(body, "plan_id")
         if entry.kind == "voided":
             yield Voided(plan_id, text_in(body, "site"))
+            continue
+        if entry.kind == "imported":
+            # Of a plan that is no round the date is forgotten, too.
+            site, date = frozenset((text_in(body, "site"),)), seen.dates.get(plan_id, 0.0)
+            yield Reserved(plan_id, date, site, cost_in(body), facts_in(body), imported=True)
             continue
         sites = body.get("sites")
         if not isinstance(sites, list) or plan_id not in seen.dates:

@@ -18,7 +18,7 @@ from coordinator.members.folder import CoordinatorFolder
 from coordinator.members.roster import Roster, check_name
 from coordinator.store.ledger import Ledger, open_ledger
 from coordinator.store.members import InvitationRecord, MemberState
-from wardround.federation.errors import ConfigurationMistaken, NotAuthorized
+from wardround.federation.errors import ConfigurationMistaken, NotAuthorized, Unavailable
 from wardround.federation.study.study import delta_fault
 from wardround.federation.trust.certificates import Role, key_to_pem, new_tls_key, request_key, tls_key_hash
 from wardround.federation.trust.enrolment import AnalystProfile, Enrolment, Invitation, write_profile
@@ -73,6 +73,8 @@ def enrol_site(
 ) -> bytes:
     """Put the site on the roster and issue its certificate; every refusal leaves the invitation as it was."""
     study = ledger.study
+    if ledger.recovery.awaited():
+        raise Unavailable("The coordinator is being recovered and takes no new site now; try again later.")
     key = request_key(enrolment.certificate_request)
     if enrolment.study_hash != study.study_hash or not enrolment.identity.verifies(
         Purpose.STUDY, bytes.fromhex(study.study_hash), enrolment.study_signature
@@ -100,6 +102,9 @@ def enrol_site(
             dataset=enrolment.dataset,
             study_signature=enrolment.study_signature,
         )
+        if ledger.recovery.incarnation():
+            # It may have belonged to the study in what was forgotten.
+            ledger.recovery.await_later(enrolment.site)
     ledger.members.note_limits(enrolment.site, enrolment.limits)
     ledger.members.note_tls_key(enrolment.site, tls_key_hash(key))
     return authority.issue(key, role=Role.SITE, name=enrolment.site, life=life, now=now)

@@ -3,6 +3,7 @@
 A coordinator that came back from a backup has forgotten charges, and its chain still verifies. What it cannot forget is
 what it signed for others. A receipt under its own key that its chain lacks is the proof; it is written down, so that
 the folder is not served again before it is recovered. A receipt under another key proves nothing and stops nothing.
+After a recovery, receipts from before it are expected to be lacking: whoever holds one is to rejoin.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 
 from coordinator.store.ledger import Ledger
 from wardround.federation.errors import LedgerBehind
+from wardround.federation.ledger.entry_body import incarnation_in
 from wardround.federation.trust.entry import Entry
 
 log = logging.getLogger("wardround.coordinator")
@@ -26,6 +28,9 @@ def refuse_if_older(ledger: Ledger, site: str, receipt: Entry | None) -> None:
         return
     if not receipt.signed_by(ledger.identity.public):
         log.warning("%s shows a receipt that this coordinator did not sign; it is ignored", site)
+        return
+    if incarnation_in(receipt) < ledger.recovery.incarnation():
+        ledger.recovery.await_later(site)
         return
     ledger.members.note_lacking(site, receipt)
     raise behind(site, receipt.sequence)

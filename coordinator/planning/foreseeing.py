@@ -8,16 +8,18 @@ would have paid for nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.accounts.accounting import Accounting, PlannedQuestion
+from coordinator.planning.by_error import ByError
+from coordinator.planning.plans import loss_of
 from coordinator.store.ledger import Ledger
 from wardround.federation.errors import TooFewSites
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.allowance import affordable, not_allowed
 from wardround.federation.plan.plan import Plan, Planned
-from wardround.federation.question.answer import AWAITED, Foreseen
+from wardround.federation.question.answer import AWAITED, ErrorCost, Foreseen
 from wardround.federation.question.query import Statistic
 from wardround.federation.refusal import RefusalReason
 from wardround.federation.statistics import find
@@ -91,3 +93,20 @@ def _too_dear(site: str, limits: PublicLimits, cost: Cost) -> str:
     takes = f"ε = {asked:.4g}" if math.isfinite(asked) else "noise that no ε bounds there"
     allowed = f"ε = {limits.max_epsilon:.4g} a question (at δ = {limits.delta:.3g})"
     return f"{site} allows {allowed} and this one takes {takes}"
+
+
+def error_cost(
+    by_error: ByError,
+    analyst: str,
+    factor: float,
+    known: Callable[[tuple[PlannedQuestion, ...]], PlannedQuestion | None],
+    accounting: Accounting,
+) -> ErrorCost:
+    """What this many times the asked errors would cost; nothing where it was asked before."""
+    errors = by_error.errors(factor)
+    questions = tuple(by_error.asked(found, analyst) for found in by_error.reached(errors))
+    if not questions:
+        return ErrorCost(errors)
+    asked = known(questions) or accounting.tried(questions)[0]
+    loss = loss_of(asked.planned.charge.cost, overlap=by_error.overlap, delta=by_error.delta)
+    return ErrorCost(errors, loss, asked.plan.mechanism.value, accounting.share_of_rest(asked))

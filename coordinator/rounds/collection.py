@@ -87,6 +87,10 @@ class Collection:
             self._clock.announce(site_key(site))
             raise SiteFrozen
 
+    def take_back(self, site: str, answer: Released | Declined, *, before: str) -> None:
+        """Take an answer that a lost ledger may have held; `before` says what receipt proves it."""
+        self._keep(site, answer, before=before)
+
     def _move(self, site: str, plan_id: str, state: SiteState) -> None:
         self._rounds.move(plan_id, site, state, now=self._clock.now())
         self._clock.announce(round_key(plan_id))
@@ -98,7 +102,7 @@ class Collection:
                 raise UnknownTask
             task.note(state)
 
-    def _keep(self, site: str, submission: Released | Declined) -> Entry:
+    def _keep(self, site: str, submission: Released | Declined, *, before: str = "") -> Entry:
         plan_id = submission.plan_id
         with self._ledger.one_moment():
             identity = self._roster.admit_site(site).identity
@@ -108,7 +112,7 @@ class Collection:
         self._check(site, identity, plan, submission)
         with self._ledger.submissions.accepting(plan_id, site) as task:
             refuse_unless_active(task.standing)
-            kept = self._keep_once(task, submission)
+            kept = self._keep_once(task, submission, before)
         # Raised only here: inside the transaction it would undo the freeze.
         if isinstance(kept, FederationError):
             self._clock.announce(site_key(site))
@@ -140,7 +144,7 @@ class Collection:
             carried = None if found is None else found.charge
         return carried or price(plan, self._ledger.study)
 
-    def _keep_once(self, task: AcceptingTask, submission: Released | Declined) -> Entry | FederationError:
+    def _keep_once(self, task: AcceptingTask, submission: Released | Declined, before: str) -> Entry | FederationError:
         """The receipt, or the error to raise once the freeze that goes with it is durable."""
         payload = submission.payload if isinstance(submission, Released) else b""
         if (kept := task.kept()) is not None:
@@ -151,7 +155,9 @@ class Collection:
         if (fault := _fork(task, submission)) is not None:
             task.freeze(fault)
             return SiteFrozen()
-        receipt = task.keep(submission)
+        if isinstance(submission, Released) and not task.charged:
+            return UnknownTask(private="a release of a plan that is not charged at the site")
+        receipt = task.keep(submission, before=before)
         if isinstance(submission, Declined):
             self._accounting.void(task)
         return receipt

@@ -8,7 +8,6 @@ analyst hears comes from the ledger.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 
 from coordinator.accounts.accounting import Accounting, PlannedQuestion, question_of
@@ -20,14 +19,17 @@ from coordinator.members.presence import Presence
 from coordinator.members.roster import Roster
 from coordinator.planning.by_error import FACTORS, ByError, split_by_cost
 from coordinator.planning.expected import expected_errors
-from coordinator.planning.foreseeing import answerable, foreseen
+from coordinator.planning.foreseeing import answerable, error_cost, foreseen
 from coordinator.planning.plans import loss_of
 from coordinator.rounds.admitting import Admitting
 from coordinator.rounds.attending import Attendant, ThreadedAttendant
+from coordinator.rounds.calls_inside import STOPPING, CallsInside
 from coordinator.rounds.collection import Collection
 from coordinator.rounds.dispatch import Dispatch, round_key
 from coordinator.rounds.open_rounds import OpenRounds
 from coordinator.rounds.question_forms import QuestionForms
+from coordinator.rounds.rejoining import Rejoining
+from coordinator.rounds.returning import Returning
 from coordinator.rounds.round import Round, ended_without_answer
 from coordinator.rounds.statements import WHOLE, Telling, Wanted, statement
 from coordinator.rounds.stored_answers import read_answer
@@ -44,14 +46,13 @@ from wardround.federation.forms.totals import NoiseSetting
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.models.training import Step
 from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, ErrorCost, Excerpt, ExpectedError, Preview, Progress
 from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.trust.enrolment import Presenting, Standing
-from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.public_limits import PublicLimits, PublicSite
-
-_STOPPING = "The coordinator is stopping; ask again."
 
 
 class Coordinator:
@@ -88,6 +89,7 @@ class Coordinator:
         self._accounting = Accounting(ledger, self._clock)
         self._dispatch = Dispatch(ledger, self._clock, self._rounds)
         self._collection = Collection(ledger, self._clock, self._accounting, self._rounds)
+        self._rejoining = Rejoining(ledger, self._clock, self._accounting, self._collection)
         self._line = Round(ledger, self._clock, self._accounting, self._dispatch, self._rounds, self._setting)
         self._attendant: Attendant = ThreadedAttendant() if attendant is None else attendant
         self._attendant.attend(self._line, self._clock)
@@ -95,8 +97,9 @@ class Coordinator:
         self._forms = QuestionForms(ledger, self._accounting, self._setting)
         self._reporting = Reporting(ledger)
         self._telling = Telling(ledger, self._accounting, self._setting)
-        self._calls = 0
-        self._calls_changed = threading.Condition()
+        self._calls = CallsInside(self._clock)
+        self._inside = self._calls.one
+        self.returning = Returning(ledger, self._calls)
 
     def note_limits(self, site: str, limits: PublicLimits | None) -> None:
         """A site says in public which questions it answers, or nothing about it."""
@@ -111,7 +114,18 @@ class Coordinator:
                 self._presence.note_version(site, presenting.version)
             refuse_if_older(self.ledger, site, presenting.receipt)
             self.ledger.members.note_limits(site, presenting.limits)
-            return self.ledger.members.standing_of(site)
+            return self._rejoining.standing(site)
+
+    def recall(self, site: str, recalled: Recalled) -> None:
+        """Hear from a site that is to rejoin what it knows of a plan."""
+        with self._inside():
+            self._rejoining.recall(site, recalled)
+
+    def rejoin(self, site: str, head: Head) -> None:
+        """Take a site back that recalled all its plans; with the last one the rounds go on."""
+        with self._inside():
+            if self._rejoining.rejoin(site, head):
+                self._take_up()
 
     def show(self, site: str, entries: tuple[Entry, ...]) -> None:
         """Keep what a site shows of its own chain."""
@@ -123,6 +137,7 @@ class Coordinator:
         with self._inside():
             self._heard(site)
             refuse_if_older(self.ledger, site, receipt)
+            self._rejoining.refuse_unless_back(site)
             task = self._dispatch.claim(site, wait_seconds=wait_seconds)
             self._heard(site)
             return task
@@ -131,14 +146,15 @@ class Coordinator:
         """Take a site's answer; a release or a signed refusal gets a receipt, the same one every time."""
         with self._inside():
             self._heard(site)
+            self._rejoining.refuse_unless_back(site)
+            self._rejoining.refuse_while_recovering()
             receipt = self._collection.accept(site, submission)
             self._attendant.look(submission.plan_id)
             return receipt
 
     def ask(self, analyst: str, request: AskRequest) -> str:
         """The plan id of the question: stored, or charged and opened durably, with its round on the way."""
-        with self._inside():
-            self.roster.admit_analyst(analyst)
+        with self._for(analyst):
             questions = self._forms.questions(analyst, request)
             require_own(request.asked_by, analyst=analyst, plan=questions[0].plan)
             known = self._known(questions)
@@ -166,8 +182,7 @@ class Coordinator:
         self, analyst: str, plan_id: str, *, seen: int, wait_seconds: float, wanted: Wanted
     ) -> Progress | Excerpt:
         """The same, with those estimates of the answer that are wanted."""
-        with self._inside():
-            self.roster.admit_analyst(analyst)
+        with self._for(analyst):
             question = question_of(self.ledger, plan_id)
             self._attendant.drive(plan_id)
             until = self._clock.now() + wait_seconds
@@ -178,7 +193,7 @@ class Coordinator:
                 if told is None:
                     return self._concluded(analyst, question, wanted)
                 if self._clock.ended:
-                    raise PeerUnreachable(_STOPPING)
+                    raise PeerUnreachable(STOPPING)
                 if stewards := self._line.awaited_stewards(plan_id):
                     names = ", ".join(stewards)
                     raise AwaitingApproval(f"The question is waiting for approval at {names}; ask again later.")
@@ -192,8 +207,7 @@ class Coordinator:
 
         It is about the plan that would be tried first among those that fit.
         """
-        with self._inside():
-            self.roster.admit_analyst(analyst)
+        with self._for(analyst):
             questions = self._forms.questions(analyst, request)
             known = self._known(questions)
             asked, excess = (known, None) if known is not None else self._accounting.tried(self._answerable(questions))
@@ -226,28 +240,24 @@ class Coordinator:
 
     def sites(self, analyst: str) -> tuple[str, ...]:
         """The sites that would be asked now; `TooFewSites` when they are not enough."""
-        with self._inside():
-            self.roster.admit_analyst(analyst)
+        with self._for(analyst):
             return tuple(sorted(self._forms.enough_participants()))
 
     def hospitals(self, analyst: str) -> tuple[PublicSite, ...]:
         """Every hospital that belongs to the study, by name, with what it says in public."""
-        with self._inside():
-            self.roster.admit_analyst(analyst)
+        with self._for(analyst):
             return self.roster.public_sites()
 
     def budget(self, analyst: str) -> BudgetReport:
         """The study's budget as the ledger has it."""
-        with self._inside():
-            self.roster.admit_analyst(analyst)
+        with self._for(analyst):
             return self._reporting.report(live=self._admitting.there)
 
     def resume(self) -> None:
         """Continue every round that a stop or a crash left unfinished."""
         with self._inside():
-            self._line.take_up()
-            for plan_id in self._rounds.plans():
-                self._attendant.look(plan_id)
+            if not self.ledger.recovery.awaited():
+                self._take_up()
 
     def fault(self) -> BaseException | None:
         """What a round died of, other than a refusal or a wait; the process should stop and decide from disk."""
@@ -260,27 +270,25 @@ class Coordinator:
     def close(self) -> None:
         """Stop, wait for the calls and rounds that are under way, and close the ledger."""
         self.stop()
-        with self._calls_changed:
-            self._calls_changed.wait_for(lambda: self._calls == 0)
+        self._calls.wait_until_over()
         self._attendant.close()
         # A hint: where there is no room for it, open rounds have some seconds more.
         with contextlib.suppress(Unavailable, InvariantBroken):
             self._line.note_served()
         self.ledger.close()
 
+    def _take_up(self) -> None:
+        self._line.take_up()
+        for plan_id in self._rounds.plans():
+            self._attendant.look(plan_id)
+
     @contextlib.contextmanager
-    def _inside(self) -> Iterator[None]:
-        """Count a call, so that the ledger is not closed under it; none begins once the coordinator stops."""
-        with self._calls_changed:
-            if self._clock.ended:
-                raise PeerUnreachable(_STOPPING)
-            self._calls += 1
-        try:
+    def _for(self, analyst: str) -> Iterator[None]:
+        """A call of an analyst who may ask, while the coordinator answers analysts."""
+        with self._inside():
+            self.roster.admit_analyst(analyst)
+            self._rejoining.refuse_while_recovering()
             yield
-        finally:
-            with self._calls_changed:
-                self._calls -= 1
-                self._calls_changed.notify_all()
 
     def _heard(self, site: str) -> None:
         if self._presence is not None:
@@ -292,6 +300,9 @@ class Coordinator:
             looked_up = ((asked, self.ledger.rounds.question(asked.plan.plan_id)) for asked in questions)
             before = [PlannedQuestion(found, asked.planned) for asked, found in looked_up if found is not None]
             answered = [asked for asked in before if self._answered(asked.plan)]
+        if not answered:
+            for asked in questions:
+                self._rejoining.refuse_if_lost(asked.plan.plan_id, asked.planned.charge.block)
         return next(iter(answered or before), None)
 
     def _answerable(self, questions: tuple[PlannedQuestion, ...]) -> tuple[PlannedQuestion, ...]:
@@ -314,16 +325,7 @@ class Coordinator:
         if isinstance(request.query, Step) or not request.errors:
             return ()
         by_error = ByError.of(request, request.query, self.study, self._forms.participants(), self._setting)
-        return tuple(self._error_cost(by_error, analyst, factor) for factor in FACTORS)
-
-    def _error_cost(self, by_error: ByError, analyst: str, factor: float) -> ErrorCost:
-        errors = by_error.errors(factor)
-        questions = tuple(by_error.asked(found, analyst) for found in by_error.reached(errors))
-        if not questions:
-            return ErrorCost(errors)
-        asked = self._known(questions) or self._accounting.tried(questions)[0]
-        loss = loss_of(asked.planned.charge.cost, overlap=by_error.overlap, delta=by_error.delta)
-        return ErrorCost(errors, loss, asked.plan.mechanism.value, self._accounting.share_of_rest(asked))
+        return tuple(error_cost(by_error, analyst, factor, self._known, self._accounting) for factor in FACTORS)
 
     def _concluded(self, analyst: str, question: Question, wanted: Wanted) -> Excerpt:
         """The answer of a round that is not open; raises why there is none."""

@@ -19,11 +19,12 @@ from coordinator.rounds.admitting import unmet
 from coordinator.rounds.combining import combine_releases, impossible
 from coordinator.rounds.dispatch import Dispatch, round_key, site_key
 from coordinator.rounds.open_rounds import SHARE_FOR_THE_AWAY, OpenRound, OpenRounds, Window
+from coordinator.rounds.rejoining import LOST
 from coordinator.rounds.stored_answers import StoredAnswer, write_answer
 from coordinator.store.kept_answers import WrittenAnswer
 from coordinator.store.ledger import Ledger
 from coordinator.store.rounds import Outcome, Question, RoundState
-from wardround.federation.errors import FederationError, SitesAway, TooFewSites, Unavailable
+from wardround.federation.errors import FederationError, PlanRefused, SitesAway, TooFewSites, Unavailable
 from wardround.federation.forms.parts import AnswerLayout
 from wardround.federation.forms.release import Release, decode_release
 from wardround.federation.forms.totals import NoiseSetting
@@ -244,6 +245,8 @@ class Round:
 
 def ended_without_answer(ledger: Ledger, plan_id: str) -> FederationError:
     """Why a round that is not open has no answer, as far as the ledger knows."""
+    if ledger.recovery.is_lost(plan_id, ""):
+        return PlanRefused(LOST)
     outcome = ledger.rounds.standing(plan_id).outcome
     refused = None if outcome is None else short_of(ledger, plan_id, outcome)
     return refused or Unavailable("The round is not running now; ask again.")

@@ -120,6 +120,10 @@ class _Process:
             address, enrolment_address = self._bound
             self._folder.note_addresses(_at(address, main.port), _at(enrolment_address, enrolment_port))
             self._coordinator.resume()
+            if awaited := self._coordinator.ledger.recovery.awaited():
+                log.warning(
+                    "recovered from a backup; nothing is asked before %s showed their ledgers", ", ".join(awaited)
+                )
             log.info("%d connections at most, of %d descriptors", self._connections, self._descriptors)
             self._announce(f"wardround: serving {self._coordinator.study.name} at {self._folder.address()}")
             self._attend(presented, enrolment)

@@ -13,11 +13,32 @@ from coordinator.members.roster import authorize
 from coordinator.rounds.coordinator import Coordinator
 from protos._generated import site_service_pb2 as pb
 from protos._generated.site_service_pb2_grpc import SiteServiceServicer
-from protos.chunked_release import CHUNK, read_submission
+from protos.calls import pages_of
+from protos.chunked_release import CHUNK, read_recalled, read_submission
 from protos.pieces import PieceStore
 from protos.serving import WaitingRoom
 from protos.tls import caller_certificate
-from protos.words import CLAIM, GREETING, POLL, PRESENTING, RECEIPT, RENEWAL, RENEWED, SHOWN, Claim
+from protos.words import (
+    CLAIM,
+    GREETING,
+    LIST_AFTER,
+    MAX_SHOWN,
+    PIECE_BYTES,
+    POLL,
+    PRESENTING,
+    RECEIPT,
+    REJOINING,
+    RENEWAL,
+    RENEWED,
+    RESERVED,
+    RETURN_AFTER,
+    RETURNED,
+    RETURNED_CHAIN,
+    SHOWN,
+    WANTED,
+    Claim,
+    Returned,
+)
 from wardround.federation.errors import NotAuthorized
 from wardround.federation.trust.certificates import Role, holder, load_certificate, request_key, tls_key_hash, validity
 from wardround.federation.trust.enrolment import Greeting
@@ -51,6 +72,36 @@ class SiteService(SiteServiceServicer):
         """Keep what the caller shows of its own ledger."""
         self.coordinator.show(self._site(context), SHOWN.read(request))
         return pb.ShowChainReply()
+
+    def Recall(self, request: pb.RecallRequest, context: grpc.ServicerContext) -> pb.RecallReply:
+        """Import what the caller knows of a plan."""
+        site = self._site(context)
+        self.coordinator.recall(site, read_recalled(request, self.pieces.of(site)))
+        return pb.RecallReply()
+
+    def Rejoin(self, request: pb.RejoinRequest, context: grpc.ServicerContext) -> pb.RejoinReply:
+        """Take the caller back, who has shown all of its ledger."""
+        self.coordinator.rejoin(self._site(context), REJOINING.read(request))
+        return pb.RejoinReply()
+
+    def ReturnChain(self, request: pb.ReturnChainRequest, context: grpc.ServicerContext) -> pb.ReturnChainReply:
+        """Give back entries of the caller's own ledger."""
+        after = RETURN_AFTER.read(request)
+        chain = self.coordinator.returning.chain(self._site(context), after=after, most=MAX_SHOWN)
+        return RETURNED_CHAIN.write(next(pages_of(chain), ()))
+
+    def ReturnPlan(self, request: pb.ReturnPlanRequest, context: grpc.ServicerContext) -> pb.ReturnPlanReply:
+        """Give back a plan and a piece of its release."""
+        wanted, returning = WANTED.read(request), self.coordinator.returning
+        task, piece = returning.plan(
+            self._site(context), wanted.plan_id, first_byte=wanted.first_byte, most=PIECE_BYTES
+        )
+        return RETURNED.write(Returned(task, piece))
+
+    def ListReserved(self, request: pb.ListReservedRequest, context: grpc.ServicerContext) -> pb.ListReservedReply:
+        """List what was charged at the caller."""
+        after = LIST_AFTER.read(request)
+        return RESERVED.write(self.coordinator.returning.reserved(self._site(context), after=after, most=MAX_SHOWN))
 
     def ClaimTask(self, request: pb.ClaimTaskRequest, context: grpc.ServicerContext) -> pb.ClaimTaskReply:
         """Wait for an open task of the caller and hand it out."""

@@ -61,6 +61,7 @@ class CoordinatorStatus:
     needed: int
     open_rounds: int
     older_copy: bool
+    awaited: tuple[str, ...]
     spent: Loss
     cap: float
     now: float
@@ -76,6 +77,9 @@ class CoordinatorStatus:
             found.append(f"{live} sites are there and the study needs {self.needed}")
         if self.older_copy:
             found.append("a site holds a receipt that this ledger lacks: it is an older copy")
+        if self.awaited:
+            names = ", ".join(self.awaited)
+            found.append(f"it came back from a backup and answers no question before {names} rejoined")
         return found
 
     def document(self) -> dict[str, object]:
@@ -118,6 +122,7 @@ def status(path: Path, *, now: datetime.datetime) -> CoordinatorStatus:
         with ledger.one_moment():
             records, balances = ledger.members.sites(), Balances(study, ledger.rounds.spent())
             open_rounds, older = ledger.rounds.open_now(), ledger.members.lacking() is not None
+            awaited = ledger.recovery.awaited()
     finally:
         ledger.close()
     return CoordinatorStatus(
@@ -132,6 +137,7 @@ def status(path: Path, *, now: datetime.datetime) -> CoordinatorStatus:
         needed=study.min_sites,
         open_rounds=open_rounds,
         older_copy=older,
+        awaited=awaited,
         spent=balances.spent(),
         cap=study.cap.epsilon,
         now=now.timestamp(),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from coordinator.store.kept_answers import AnswerStore
 from coordinator.store.members import MemberStore
+from coordinator.store.recovery import RecoveryStore
 from coordinator.store.rounds import RoundStore
 from coordinator.store.submissions import SubmissionStore
 from coordinator.store.tasks import TaskStore
@@ -194,6 +195,34 @@ CREATE TABLE IF NOT EXISTS lacking (
     PRIMARY KEY (site, sequence)
 ) STRICT, WITHOUT ROWID;
 
+-- the sites that are to come back since the last recovery; who is absent need not before anything is served
+CREATE TABLE IF NOT EXISTS rejoins (
+    site     TEXT PRIMARY KEY REFERENCES sites (name),
+    state    TEXT NOT NULL CHECK (state IN ('awaited', 'absent', 'rejoined')),
+    -- how far the site's own chain was known when this ledger came back
+    sequence INTEGER NOT NULL,
+    digest   TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- plans that were forgotten, by the sites that recalled them and the entry that says so: whether the site charged it,
+-- whether it brought the question, and the training that it is a round of
+CREATE TABLE IF NOT EXISTS imports (
+    plan_id  TEXT NOT NULL,
+    site     TEXT NOT NULL REFERENCES sites (name),
+    sequence INTEGER NOT NULL UNIQUE REFERENCES entries (sequence),
+    charged  INTEGER NOT NULL CHECK (charged IN (0, 1)),
+    asks     INTEGER NOT NULL CHECK (asks IN (0, 1)),
+    block    TEXT NOT NULL,
+    PRIMARY KEY (plan_id, site)
+) STRICT, WITHOUT ROWID;
+
+-- plans whose answer, if there was one, cannot be made again, by the entry that says so; with a block all its rounds
+CREATE TABLE IF NOT EXISTS lost (
+    plan_id  TEXT PRIMARY KEY,
+    block    TEXT NOT NULL,
+    sequence INTEGER NOT NULL UNIQUE REFERENCES entries (sequence)
+) STRICT, WITHOUT ROWID;
+
 -- what a site last said in public about the questions it answers, in canonical form; no row where it said nothing
 CREATE TABLE IF NOT EXISTS public_limits (
     site   TEXT PRIMARY KEY REFERENCES sites (name),
@@ -265,6 +294,7 @@ class Ledger:
     tasks: TaskStore
     submissions: SubmissionStore
     answers: AnswerStore
+    recovery: RecoveryStore
 
     @contextmanager
     def one_moment(self) -> Iterator[None]:
@@ -323,4 +353,5 @@ def _own(database: Database, study: Study, identity: Identity) -> Ledger:
         tasks=TaskStore(database, identity, rounds, trainings),
         submissions=SubmissionStore(database, identity, members, rounds),
         answers=AnswerStore(database, identity),
+        recovery=RecoveryStore(database, identity),
     )

@@ -163,7 +163,10 @@ class MemberStore:
 
     def standing_of(self, site: str) -> Standing:
         """How far an enrolled site's own chain is known, and its own entry there, if it showed it."""
-        head = self.head(site)
+        return self.standing_at(site, self.head(site))
+
+    def standing_at(self, site: str, head: Head) -> Standing:
+        """This place of a site's own chain, and its own entry there, if it showed it."""
         with self._database.reading() as connection:
             row = connection.execute(
                 "SELECT sequence, previous, kind, body, signature FROM site_entries WHERE site = ? AND sequence = ?",

@@ -114,16 +114,7 @@ class ReservingRound:
         if cost != Cost.zero():
             for site in due.sites:
                 accounts.debit(self._connection, site, cost)
-        asked, asked_by = (question.analyst, question.epsilon, question.delta), question.asked_by
-        self._connection.execute(
-            "INSERT INTO rounds"
-            " (plan_id, plan, analyst, epsilon, delta, mu_squared, pure, slack, reserved_at, state)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved')",
-            (plan.plan_id, encode_plan(plan), *asked, cost.mu_squared, cost.pure, cost.slack, at),
-        )
-        if asked_by is not None:
-            row = (plan.plan_id, canonical.encode(asked_by))
-            self._connection.execute("INSERT INTO askers (plan_id, asked_by) VALUES (?, ?)", row)
+        insert_round(self._connection, question, cost, at=at)
         if require:
             self._connection.execute("INSERT INTO required (plan_id, sites) VALUES (?, ?)", (plan.plan_id, require))
         trainings.take(self._connection, plan, due)
@@ -136,6 +127,21 @@ class ReservingRound:
             **question.facts(),
         }
         chain.append(self._connection, self._identity, kind="reserved", body=body)
+
+
+def insert_round(connection: sqlite3.Connection, question: Question, cost: Cost, *, at: float) -> None:
+    """Write down a plan that is charged, and who asked it, inside a running transaction."""
+    plan, asked_by = question.plan, question.asked_by
+    asked = (question.analyst, question.epsilon, question.delta)
+    connection.execute(
+        "INSERT INTO rounds"
+        " (plan_id, plan, analyst, epsilon, delta, mu_squared, pure, slack, reserved_at, state, opened_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved', ?)",
+        (plan.plan_id, encode_plan(plan), *asked, cost.mu_squared, cost.pure, cost.slack, at, at),
+    )
+    if asked_by is not None:
+        row = (plan.plan_id, canonical.encode(asked_by))
+        connection.execute("INSERT INTO askers (plan_id, asked_by) VALUES (?, ?)", row)
 
 
 def open_tasks(connection: sqlite3.Connection, plan: Plan, *, left_out: Collection[str], at: float, now: float) -> None:
@@ -237,7 +243,8 @@ class RoundStore:
         """Every round that has no answer, oldest first."""
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT plan_id FROM rounds WHERE state IN ('reserved', 'open', 'settled') ORDER BY number"
+                "SELECT plan_id FROM rounds WHERE state IN ('reserved', 'open', 'settled')"
+                " AND plan_id NOT IN (SELECT plan_id FROM lost) ORDER BY number"
             )
             return tuple(found for (found,) in rows)
 
@@ -289,8 +296,8 @@ class RoundStore:
         """The entries after this number that charge or give back, in order."""
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT sequence, kind, body FROM entries WHERE kind IN ('reserved', 'voided') AND sequence > ?"
-                " ORDER BY sequence",
+                "SELECT sequence, kind, body FROM entries"
+                " WHERE kind IN ('reserved', 'voided', 'imported') AND sequence > ? ORDER BY sequence",
                 (sequence,),
             )
             return tuple(ChargeEntry(*row) for row in rows)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from coordinator.store.members import MemberState, MemberStore, freeze
+from coordinator.store.recovery import has_charge, imported_cost, incarnation
 from coordinator.store.rounds import RoundStore
 from wardround.federation.errors import InvariantBroken
 from wardround.federation.forms.release import release_hash
@@ -71,14 +72,26 @@ class AcceptingTask:
             (state.value, self.plan_id, self.site),
         )
 
-    def keep(self, submission: Released | Declined) -> Entry:
-        """Store an answer, the entries that it shows of the site's chain, and sign its receipt."""
+    @property
+    def charged(self) -> bool:
+        """Whether the plan is charged at this site; one that was forgotten may be no more than known to it."""
+        return has_charge(self._connection, self.plan_id, self.site)
+
+    def keep(self, submission: Released | Declined, *, before: str = "") -> Entry:
+        """Store an answer, the entries that it shows of the site's chain, and sign its receipt.
+
+        `before` says what the receipt was that a coordinator gave for it whose ledger is lost.
+        """
         entry, key = submission.entry, (self.plan_id, self.site)
         body: Body = {"plan_id": self.plan_id, "site": self.site, "sequence": entry.sequence, "digest": entry.digest}
         if self.late:
             body = {**body, "late": True}
         if submission.chain:
             body = {**body, "shown_from": submission.chain[0].sequence}
+        if number := incarnation(self._connection):
+            body = {**body, "incarnation": number}
+        if before:
+            body = {**body, "before": before}
         if isinstance(submission, Released):
             state, payload, code = SiteState.RELEASED, submission.payload, ""
             body = {**body, "release_hash": release_hash(payload)}
@@ -101,7 +114,7 @@ class AcceptingTask:
 
     def give_back(self) -> None:
         """Give back what the plan was charged at this site."""
-        cost = self._rounds.charged(self.plan_id)
+        cost = imported_cost(self._connection, self.plan_id, self.site) or self._rounds.charged(self.plan_id)
         if cost is None:
             raise InvariantBroken(private="a task belongs to no round")
         accounts.credit(self._connection, self.site, cost)
@@ -181,6 +194,25 @@ class SubmissionStore:
                 "SELECT site, payload FROM submissions WHERE plan_id = ? AND code = ''", (plan_id,)
             )
             return dict(rows.fetchall())
+
+    def entries_after(self, site: str, sequence: int, *, most: int) -> tuple[Entry, ...]:
+        """What a site showed of its own chain after this place, in order."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT sequence, previous, kind, body, signature FROM site_entries"
+                " WHERE site = ? AND sequence > ? ORDER BY sequence LIMIT ?",
+                (site, sequence, most),
+            )
+            return tuple(Entry(*row) for row in rows)
+
+    def piece(self, plan_id: str, site: str, *, first_byte: int, most: int) -> bytes:
+        """Some bytes of what a site released for a plan, if it did."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT substr(payload, ?, ?) FROM submissions WHERE plan_id = ? AND site = ?",
+                (first_byte + 1, most, plan_id, site),
+            ).fetchone()
+        return b"" if row is None else bytes(row[0])
 
     @contextmanager
     def accepting(self, plan_id: str, site: str) -> Iterator[AcceptingTask]:

@@ -93,6 +93,16 @@ class TaskStore:
             rows = connection.execute("SELECT site, state FROM tasks WHERE plan_id = ? ORDER BY site", (plan_id,))
             return {site: SiteState(state) for site, state in rows}
 
+    def reserved(self, site: str, *, after: str, most: int) -> tuple[str, ...]:
+        """The plans that were opened for a site and that it did not refuse, in the order of their ids."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT plan_id FROM tasks WHERE site = ? AND state <> 'refused' AND plan_id > ?"
+                " ORDER BY plan_id LIMIT ?",
+                (site, after, most),
+            )
+            return tuple(plan_id for (plan_id,) in rows)
+
     @contextmanager
     def opening(self, plan: Plan) -> Iterator[OpeningRound]:
         """Looking where a round stands and opening its tasks, in one transaction."""

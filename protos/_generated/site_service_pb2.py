@@ -27,7 +27,7 @@ from protos._generated import plan_pb2 as protos_dot_plan__pb2
 from protos._generated import release_pb2 as protos_dot_release__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19protos/site_service.proto\x12\x0cwardround.v1\x1a\x13protos/member.proto\x1a\x11protos/plan.proto\x1a\x14protos/release.proto\"q\n\x0cGreetRequest\x12*\n\x06limits\x18\x01 \x01(\x0b\x32\x1a.wardround.v1.PublicLimits\x12$\n\x07receipt\x18\x02 \x01(\x0b\x32\x13.wardround.v1.Entry\x12\x0f\n\x07version\x18\x03 \x01(\t\"s\n\nGreetReply\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x12\n\nstudy_hash\x18\x02 \x01(\t\x12\x19\n\x11unix_milliseconds\x18\x03 \x01(\x04\x12(\n\x08standing\x18\x04 \x01(\x0b\x32\x16.wardround.v1.Standing\"Q\n\x08Standing\x12!\n\x05known\x18\x01 \x01(\x0b\x32\x12.wardround.v1.Head\x12\"\n\x05proof\x18\x02 \x01(\x0b\x32\x13.wardround.v1.Entry\"6\n\x10ShowChainRequest\x12\"\n\x05\x63hain\x18\x01 \x03(\x0b\x32\x13.wardround.v1.Entry\"\x10\n\x0eShowChainReply\"S\n\x10\x43laimTaskRequest\x12\x19\n\x11wait_milliseconds\x18\x01 \x01(\r\x12$\n\x07receipt\x18\x02 \x01(\x0b\x32\x13.wardround.v1.Entry\"T\n\x0e\x43laimTaskReply\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.wardround.v1.SignedTask\x12\x1a\n\x12pause_milliseconds\x18\x02 \x01(\r\"V\n\x0fPutChunkRequest\x12\x14\n\x0crelease_hash\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\x12\r\n\x05total\x18\x03 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\x0c\"\x0f\n\rPutChunkReply\"D\n\x14SubmitReleaseRequest\x12,\n\nsubmission\x18\x01 \x01(\x0b\x32\x18.wardround.v1.Submission\":\n\x12SubmitReleaseReply\x12$\n\x07receipt\x18\x01 \x01(\x0b\x32\x13.wardround.v1.Entry\"6\n\x17RenewCertificateRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\",\n\x15RenewCertificateReply\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x32\xe1\x03\n\x0bSiteService\x12=\n\x05Greet\x12\x1a.wardround.v1.GreetRequest\x1a\x18.wardround.v1.GreetReply\x12I\n\tShowChain\x12\x1e.wardround.v1.ShowChainRequest\x1a\x1c.wardround.v1.ShowChainReply\x12I\n\tClaimTask\x12\x1e.wardround.v1.ClaimTaskRequest\x1a\x1c.wardround.v1.ClaimTaskReply\x12\x46\n\x08PutChunk\x12\x1d.wardround.v1.PutChunkRequest\x1a\x1b.wardround.v1.PutChunkReply\x12U\n\rSubmitRelease\x12\".wardround.v1.SubmitReleaseRequest\x1a .wardround.v1.SubmitReleaseReply\x12^\n\x10RenewCertificate\x12%.wardround.v1.RenewCertificateRequest\x1a#.wardround.v1.RenewCertificateReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19protos/site_service.proto\x12\x0cwardround.v1\x1a\x13protos/member.proto\x1a\x11protos/plan.proto\x1a\x14protos/release.proto\"q\n\x0cGreetRequest\x12*\n\x06limits\x18\x01 \x01(\x0b\x32\x1a.wardround.v1.PublicLimits\x12$\n\x07receipt\x18\x02 \x01(\x0b\x32\x13.wardround.v1.Entry\x12\x0f\n\x07version\x18\x03 \x01(\t\"s\n\nGreetReply\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x12\n\nstudy_hash\x18\x02 \x01(\t\x12\x19\n\x11unix_milliseconds\x18\x03 \x01(\x04\x12(\n\x08standing\x18\x04 \x01(\x0b\x32\x16.wardround.v1.Standing\"y\n\x08Standing\x12!\n\x05known\x18\x01 \x01(\x0b\x32\x12.wardround.v1.Head\x12\"\n\x05proof\x18\x02 \x01(\x0b\x32\x13.wardround.v1.Entry\x12&\n\trecovered\x18\x03 \x01(\x0b\x32\x13.wardround.v1.Entry\"6\n\x10ShowChainRequest\x12\"\n\x05\x63hain\x18\x01 \x03(\x0b\x32\x13.wardround.v1.Entry\"\x10\n\x0eShowChainReply\"c\n\rRecallRequest\x12(\n\x08recalled\x18\x01 \x01(\x0b\x32\x16.wardround.v1.Recalled\x12(\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x18.wardround.v1.Submission\"\xb2\x01\n\x08Recalled\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\x12 \n\x04plan\x18\x02 \x01(\x0b\x32\x12.wardround.v1.Plan\x12\'\n\x08\x61sked_by\x18\x03 \x01(\x0b\x32\x15.wardround.v1.AskedBy\x12$\n\x07\x63harged\x18\x04 \x01(\x0b\x32\x13.wardround.v1.Entry\x12$\n\x07receipt\x18\x05 \x01(\x0b\x32\x13.wardround.v1.Entry\"\r\n\x0bRecallReply\"1\n\rRejoinRequest\x12 \n\x04head\x18\x01 \x01(\x0b\x32\x12.wardround.v1.Head\"\r\n\x0bRejoinReply\"#\n\x12ReturnChainRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\"6\n\x10ReturnChainReply\x12\"\n\x05\x63hain\x18\x01 \x03(\x0b\x32\x13.wardround.v1.Entry\"8\n\x11ReturnPlanRequest\x12\x0f\n\x07plan_id\x18\x01 \x01(\t\x12\x12\n\nfirst_byte\x18\x02 \x01(\x04\"J\n\x0fReturnPlanReply\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.wardround.v1.SignedTask\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\"$\n\x13ListReservedRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\"%\n\x11ListReservedReply\x12\x10\n\x08plan_ids\x18\x01 \x03(\t\"S\n\x10\x43laimTaskRequest\x12\x19\n\x11wait_milliseconds\x18\x01 \x01(\r\x12$\n\x07receipt\x18\x02 \x01(\x0b\x32\x13.wardround.v1.Entry\"T\n\x0e\x43laimTaskReply\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.wardround.v1.SignedTask\x12\x1a\n\x12pause_milliseconds\x18\x02 \x01(\r\"V\n\x0fPutChunkRequest\x12\x14\n\x0crelease_hash\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\x12\r\n\x05total\x18\x03 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\x0c\"\x0f\n\rPutChunkReply\"D\n\x14SubmitReleaseRequest\x12,\n\nsubmission\x18\x01 \x01(\x0b\x32\x18.wardround.v1.Submission\":\n\x12SubmitReleaseReply\x12$\n\x07receipt\x18\x01 \x01(\x0b\x32\x13.wardround.v1.Entry\"6\n\x17RenewCertificateRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\",\n\x15RenewCertificateReply\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x32\xd8\x06\n\x0bSiteService\x12=\n\x05Greet\x12\x1a.wardround.v1.GreetRequest\x1a\x18.wardround.v1.GreetReply\x12I\n\tShowChain\x12\x1e.wardround.v1.ShowChainRequest\x1a\x1c.wardround.v1.ShowChainReply\x12@\n\x06Recall\x12\x1b.wardround.v1.RecallRequest\x1a\x19.wardround.v1.RecallReply\x12@\n\x06Rejoin\x12\x1b.wardround.v1.RejoinRequest\x1a\x19.wardround.v1.RejoinReply\x12O\n\x0bReturnChain\x12 .wardround.v1.ReturnChainRequest\x1a\x1e.wardround.v1.ReturnChainReply\x12L\n\nReturnPlan\x12\x1f.wardround.v1.ReturnPlanRequest\x1a\x1d.wardround.v1.ReturnPlanReply\x12R\n\x0cListReserved\x12!.wardround.v1.ListReservedRequest\x1a\x1f.wardround.v1.ListReservedReply\x12I\n\tClaimTask\x12\x1e.wardround.v1.ClaimTaskRequest\x1a\x1c.wardround.v1.ClaimTaskReply\x12\x46\n\x08PutChunk\x12\x1d.wardround.v1.PutChunkRequest\x1a\x1b.wardround.v1.PutChunkReply\x12U\n\rSubmitRelease\x12\".wardround.v1.SubmitReleaseRequest\x1a .wardround.v1.SubmitReleaseReply\x12^\n\x10RenewCertificate\x12%.wardround.v1.RenewCertificateRequest\x1a#.wardround.v1.RenewCertificateReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,27 +39,49 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GREETREPLY']._serialized_start=220
   _globals['_GREETREPLY']._serialized_end=335
   _globals['_STANDING']._serialized_start=337
-  _globals['_STANDING']._serialized_end=418
-  _globals['_SHOWCHAINREQUEST']._serialized_start=420
-  _globals['_SHOWCHAINREQUEST']._serialized_end=474
-  _globals['_SHOWCHAINREPLY']._serialized_start=476
-  _globals['_SHOWCHAINREPLY']._serialized_end=492
-  _globals['_CLAIMTASKREQUEST']._serialized_start=494
-  _globals['_CLAIMTASKREQUEST']._serialized_end=577
-  _globals['_CLAIMTASKREPLY']._serialized_start=579
-  _globals['_CLAIMTASKREPLY']._serialized_end=663
-  _globals['_PUTCHUNKREQUEST']._serialized_start=665
-  _globals['_PUTCHUNKREQUEST']._serialized_end=751
-  _globals['_PUTCHUNKREPLY']._serialized_start=753
-  _globals['_PUTCHUNKREPLY']._serialized_end=768
-  _globals['_SUBMITRELEASEREQUEST']._serialized_start=770
-  _globals['_SUBMITRELEASEREQUEST']._serialized_end=838
-  _globals['_SUBMITRELEASEREPLY']._serialized_start=840
-  _globals['_SUBMITRELEASEREPLY']._serialized_end=898
-  _globals['_RENEWCERTIFICATEREQUEST']._serialized_start=900
-  _globals['_RENEWCERTIFICATEREQUEST']._serialized_end=954
-  _globals['_RENEWCERTIFICATEREPLY']._serialized_start=956
-  _globals['_RENEWCERTIFICATEREPLY']._serialized_end=1000
-  _globals['_SITESERVICE']._serialized_start=1003
-  _globals['_SITESERVICE']._serialized_end=1484
+  _globals['_STANDING']._serialized_end=458
+  _globals['_SHOWCHAINREQUEST']._serialized_start=460
+  _globals['_SHOWCHAINREQUEST']._serialized_end=514
+  _globals['_SHOWCHAINREPLY']._serialized_start=516
+  _globals['_SHOWCHAINREPLY']._serialized_end=532
+  _globals['_RECALLREQUEST']._serialized_start=534
+  _globals['_RECALLREQUEST']._serialized_end=633
+  _globals['_RECALLED']._serialized_start=636
+  _globals['_RECALLED']._serialized_end=814
+  _globals['_RECALLREPLY']._serialized_start=816
+  _globals['_RECALLREPLY']._serialized_end=829
+  _globals['_REJOINREQUEST']._serialized_start=831
+  _globals['_REJOINREQUEST']._serialized_end=880
+  _globals['_REJOINREPLY']._serialized_start=882
+  _globals['_REJOINREPLY']._serialized_end=895
+  _globals['_RETURNCHAINREQUEST']._serialized_start=897
+  _globals['_RETURNCHAINREQUEST']._serialized_end=932
+  _globals['_RETURNCHAINREPLY']._serialized_start=934
+  _globals['_RETURNCHAINREPLY']._serialized_end=988
+  _globals['_RETURNPLANREQUEST']._serialized_start=990
+  _globals['_RETURNPLANREQUEST']._serialized_end=1046
+  _globals['_RETURNPLANREPLY']._serialized_start=1048
+  _globals['_RETURNPLANREPLY']._serialized_end=1122
+  _globals['_LISTRESERVEDREQUEST']._serialized_start=1124
+  _globals['_LISTRESERVEDREQUEST']._serialized_end=1160
+  _globals['_LISTRESERVEDREPLY']._serialized_start=1162
+  _globals['_LISTRESERVEDREPLY']._serialized_end=1199
+  _globals['_CLAIMTASKREQUEST']._serialized_start=1201
+  _globals['_CLAIMTASKREQUEST']._serialized_end=1284
+  _globals['_CLAIMTASKREPLY']._serialized_start=1286
+  _globals['_CLAIMTASKREPLY']._serialized_end=1370
+  _globals['_PUTCHUNKREQUEST']._serialized_start=1372
+  _globals['_PUTCHUNKREQUEST']._serialized_end=1458
+  _globals['_PUTCHUNKREPLY']._serialized_start=1460
+  _globals['_PUTCHUNKREPLY']._serialized_end=1475
+  _globals['_SUBMITRELEASEREQUEST']._serialized_start=1477
+  _globals['_SUBMITRELEASEREQUEST']._serialized_end=1545
+  _globals['_SUBMITRELEASEREPLY']._serialized_start=1547
+  _globals['_SUBMITRELEASEREPLY']._serialized_end=1605
+  _globals['_RENEWCERTIFICATEREQUEST']._serialized_start=1607
+  _globals['_RENEWCERTIFICATEREQUEST']._serialized_end=1661
+  _globals['_RENEWCERTIFICATEREPLY']._serialized_start=1663
+  _globals['_RENEWCERTIFICATEREPLY']._serialized_end=1707
+  _globals['_SITESERVICE']._serialized_start=1710
+  _globals['_SITESERVICE']._serialized_end=2566
 # @@protoc_insertion_point(module_scope)

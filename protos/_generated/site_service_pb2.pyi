@@ -95,6 +95,7 @@ class Standing(_message.Message):
 
     KNOWN_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
+    RECOVERED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def known(self) -> _plan_pb2.Head:
         """the last place that it gave a receipt for"""
@@ -103,15 +104,20 @@ class Standing(_message.Message):
     def proof(self) -> _release_pb2.Entry:
         """the caller's own entry at that place; absent before the first"""
 
+    @_builtins.property
+    def recovered(self) -> _release_pb2.Entry:
+        """The coordinator's entry about its own recovery; absent unless the caller is to recall what it knows, and rejoin."""
+
     def __init__(
         self,
         *,
         known: _plan_pb2.Head | None = ...,
         proof: _release_pb2.Entry | None = ...,
+        recovered: _release_pb2.Entry | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "proof", b"proof"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "proof", b"proof", "recovered", b"recovered"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "proof", b"proof"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "proof", b"proof", "recovered", b"recovered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -153,6 +159,254 @@ class ShowChainReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ShowChainReply: _TypeAlias = ShowChainReply  # noqa: Y015
+
+@_typing.final
+class RecallRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECALLED_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def recalled(self) -> Global___Recalled: ...
+    @_builtins.property
+    def answer(self) -> _release_pb2.Submission:
+        """a release or a refusal; absent: none was kept"""
+
+    def __init__(
+        self,
+        *,
+        recalled: Global___Recalled | None = ...,
+        answer: _release_pb2.Submission | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "recalled", b"recalled"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "recalled", b"recalled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallRequest: _TypeAlias = RecallRequest  # noqa: Y015
+
+@_typing.final
+class Recalled(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_ID_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    ASKED_BY_FIELD_NUMBER: _builtins.int
+    CHARGED_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    plan_id: _builtins.str
+    @_builtins.property
+    def plan(self) -> _plan_pb2.Plan:
+        """absent: a version before this one kept none"""
+
+    @_builtins.property
+    def asked_by(self) -> _plan_pb2.AskedBy:
+        """absent: nobody signed, or nobody knows"""
+
+    @_builtins.property
+    def charged(self) -> _release_pb2.Entry:
+        """the caller's own; absent: it charged nothing yet"""
+
+    @_builtins.property
+    def receipt(self) -> _release_pb2.Entry:
+        """the coordinator's own for the answer; absent: none arrived"""
+
+    def __init__(
+        self,
+        *,
+        plan_id: _builtins.str = ...,
+        plan: _plan_pb2.Plan | None = ...,
+        asked_by: _plan_pb2.AskedBy | None = ...,
+        charged: _release_pb2.Entry | None = ...,
+        receipt: _release_pb2.Entry | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asked_by", b"asked_by", "charged", b"charged", "plan", b"plan", "receipt", b"receipt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked_by", b"asked_by", "charged", b"charged", "plan", b"plan", "plan_id", b"plan_id", "receipt", b"receipt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Recalled: _TypeAlias = Recalled  # noqa: Y015
+
+@_typing.final
+class RecallReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallReply: _TypeAlias = RecallReply  # noqa: Y015
+
+@_typing.final
+class RejoinRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def head(self) -> _plan_pb2.Head: ...
+    def __init__(
+        self,
+        *,
+        head: _plan_pb2.Head | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejoinRequest: _TypeAlias = RejoinRequest  # noqa: Y015
+
+@_typing.final
+class RejoinReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejoinReply: _TypeAlias = RejoinReply  # noqa: Y015
+
+@_typing.final
+class ReturnChainRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    after: _builtins.int
+    def __init__(
+        self,
+        *,
+        after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnChainRequest: _TypeAlias = ReturnChainRequest  # noqa: Y015
+
+@_typing.final
+class ReturnChainReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHAIN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def chain(self) -> _containers.RepeatedCompositeFieldContainer[_release_pb2.Entry]:
+        """as in ShowChainRequest"""
+
+    def __init__(
+        self,
+        *,
+        chain: _abc.Iterable[_release_pb2.Entry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain", b"chain"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnChainReply: _TypeAlias = ReturnChainReply  # noqa: Y015
+
+@_typing.final
+class ReturnPlanRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_ID_FIELD_NUMBER: _builtins.int
+    FIRST_BYTE_FIELD_NUMBER: _builtins.int
+    plan_id: _builtins.str
+    first_byte: _builtins.int
+    def __init__(
+        self,
+        *,
+        plan_id: _builtins.str = ...,
+        first_byte: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_byte", b"first_byte", "plan_id", b"plan_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnPlanRequest: _TypeAlias = ReturnPlanRequest  # noqa: Y015
+
+@_typing.final
+class ReturnPlanReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    PAYLOAD_FIELD_NUMBER: _builtins.int
+    payload: _builtins.bytes
+    """from that byte on, at most 1 MiB; empty: nothing was released, or that was all"""
+    @_builtins.property
+    def task(self) -> _plan_pb2.SignedTask: ...
+    def __init__(
+        self,
+        *,
+        task: _plan_pb2.SignedTask | None = ...,
+        payload: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["payload", b"payload", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReturnPlanReply: _TypeAlias = ReturnPlanReply  # noqa: Y015
+
+@_typing.final
+class ListReservedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """a plan id; empty: from the first"""
+    def __init__(
+        self,
+        *,
+        after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReservedRequest: _TypeAlias = ListReservedRequest  # noqa: Y015
+
+@_typing.final
+class ListReservedReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plan_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """at most 256"""
+
+    def __init__(
+        self,
+        *,
+        plan_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan_ids", b"plan_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReservedReply: _TypeAlias = ListReservedReply  # noqa: Y015
 
 @_typing.final
 class ClaimTaskRequest(_message.Message):

@@ -44,6 +44,31 @@ class SiteServiceStub:
                 request_serializer=protos_dot_site__service__pb2.ShowChainRequest.SerializeToString,
                 response_deserializer=protos_dot_site__service__pb2.ShowChainReply.FromString,
                 _registered_method=True)
+        self.Recall = channel.unary_unary(
+                '/wardround.v1.SiteService/Recall',
+                request_serializer=protos_dot_site__service__pb2.RecallRequest.SerializeToString,
+                response_deserializer=protos_dot_site__service__pb2.RecallReply.FromString,
+                _registered_method=True)
+        self.Rejoin = channel.unary_unary(
+                '/wardround.v1.SiteService/Rejoin',
+                request_serializer=protos_dot_site__service__pb2.RejoinRequest.SerializeToString,
+                response_deserializer=protos_dot_site__service__pb2.RejoinReply.FromString,
+                _registered_method=True)
+        self.ReturnChain = channel.unary_unary(
+                '/wardround.v1.SiteService/ReturnChain',
+                request_serializer=protos_dot_site__service__pb2.ReturnChainRequest.SerializeToString,
+                response_deserializer=protos_dot_site__service__pb2.ReturnChainReply.FromString,
+                _registered_method=True)
+        self.ReturnPlan = channel.unary_unary(
+                '/wardround.v1.SiteService/ReturnPlan',
+                request_serializer=protos_dot_site__service__pb2.ReturnPlanRequest.SerializeToString,
+                response_deserializer=protos_dot_site__service__pb2.ReturnPlanReply.FromString,
+                _registered_method=True)
+        self.ListReserved = channel.unary_unary(
+                '/wardround.v1.SiteService/ListReserved',
+                request_serializer=protos_dot_site__service__pb2.ListReservedRequest.SerializeToString,
+                response_deserializer=protos_dot_site__service__pb2.ListReservedReply.FromString,
+                _registered_method=True)
         self.ClaimTask = channel.unary_unary(
                 '/wardround.v1.SiteService/ClaimTask',
                 request_serializer=protos_dot_site__service__pb2.ClaimTaskRequest.SerializeToString,
@@ -81,6 +106,47 @@ class SiteServiceServicer:
     def ShowChain(self, request, context):
         """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
         known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Recall(self, request, context):
+        """Reminds a coordinator that came back from a backup of one plan: that the caller charged, held or refused it, what
+        it answered, and the coordinator's own receipt. May be repeated. Decides that the plan is charged at the caller as
+        the caller's ledger says. Once the caller has rejoined it decides nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Rejoin(self, request, context):
+        """Says that the caller has shown its ledger up to this place and recalled every plan in it. May be repeated. Decides
+        that the caller takes part again, and once all do whom the coordinator waits for, that it serves again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReturnChain(self, request, context):
+        """Gives back what the caller showed of its own ledger, from one place on; empty where nothing follows. For a site whose
+        ledger is an older copy. May be repeated; decides nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReturnPlan(self, request, context):
+        """Gives back a plan that was asked of the caller, and a piece of what it released for it. May be repeated;
+        decides nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListReserved(self, request, context):
+        """Lists the plans that the coordinator charged at the caller, in the order of their ids. May be repeated; decides
+        nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -133,6 +199,31 @@ def add_SiteServiceServicer_to_server(servicer, server):
                     servicer.ShowChain,
                     request_deserializer=protos_dot_site__service__pb2.ShowChainRequest.FromString,
                     response_serializer=protos_dot_site__service__pb2.ShowChainReply.SerializeToString,
+            ),
+            'Recall': grpc.unary_unary_rpc_method_handler(
+                    servicer.Recall,
+                    request_deserializer=protos_dot_site__service__pb2.RecallRequest.FromString,
+                    response_serializer=protos_dot_site__service__pb2.RecallReply.SerializeToString,
+            ),
+            'Rejoin': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rejoin,
+                    request_deserializer=protos_dot_site__service__pb2.RejoinRequest.FromString,
+                    response_serializer=protos_dot_site__service__pb2.RejoinReply.SerializeToString,
+            ),
+            'ReturnChain': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReturnChain,
+                    request_deserializer=protos_dot_site__service__pb2.ReturnChainRequest.FromString,
+                    response_serializer=protos_dot_site__service__pb2.ReturnChainReply.SerializeToString,
+            ),
+            'ReturnPlan': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReturnPlan,
+                    request_deserializer=protos_dot_site__service__pb2.ReturnPlanRequest.FromString,
+                    response_serializer=protos_dot_site__service__pb2.ReturnPlanReply.SerializeToString,
+            ),
+            'ListReserved': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReserved,
+                    request_deserializer=protos_dot_site__service__pb2.ListReservedRequest.FromString,
+                    response_serializer=protos_dot_site__service__pb2.ListReservedReply.SerializeToString,
             ),
             'ClaimTask': grpc.unary_unary_rpc_method_handler(
                     servicer.ClaimTask,
@@ -209,6 +300,141 @@ class SiteService:
             '/wardround.v1.SiteService/ShowChain',
             protos_dot_site__service__pb2.ShowChainRequest.SerializeToString,
             protos_dot_site__service__pb2.ShowChainReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Recall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.SiteService/Recall',
+            protos_dot_site__service__pb2.RecallRequest.SerializeToString,
+            protos_dot_site__service__pb2.RecallReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rejoin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.SiteService/Rejoin',
+            protos_dot_site__service__pb2.RejoinRequest.SerializeToString,
+            protos_dot_site__service__pb2.RejoinReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReturnChain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.SiteService/ReturnChain',
+            protos_dot_site__service__pb2.ReturnChainRequest.SerializeToString,
+            protos_dot_site__service__pb2.ReturnChainReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReturnPlan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.SiteService/ReturnPlan',
+            protos_dot_site__service__pb2.ReturnPlanRequest.SerializeToString,
+            protos_dot_site__service__pb2.ReturnPlanReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReserved(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wardround.v1.SiteService/ListReserved',
+            protos_dot_site__service__pb2.ListReservedRequest.SerializeToString,
+            protos_dot_site__service__pb2.ListReservedReply.FromString,
             options,
             channel_credentials,
             insecure,

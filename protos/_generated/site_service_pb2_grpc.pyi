@@ -43,6 +43,27 @@ class SiteServiceStub:
     """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
     known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
     """
+    Recall: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.RecallRequest, _site_service_pb2.RecallReply]
+    """Reminds a coordinator that came back from a backup of one plan: that the caller charged, held or refused it, what
+    it answered, and the coordinator's own receipt. May be repeated. Decides that the plan is charged at the caller as
+    the caller's ledger says. Once the caller has rejoined it decides nothing.
+    """
+    Rejoin: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.RejoinRequest, _site_service_pb2.RejoinReply]
+    """Says that the caller has shown its ledger up to this place and recalled every plan in it. May be repeated. Decides
+    that the caller takes part again, and once all do whom the coordinator waits for, that it serves again.
+    """
+    ReturnChain: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.ReturnChainRequest, _site_service_pb2.ReturnChainReply]
+    """Gives back what the caller showed of its own ledger, from one place on; empty where nothing follows. For a site whose
+    ledger is an older copy. May be repeated; decides nothing.
+    """
+    ReturnPlan: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.ReturnPlanRequest, _site_service_pb2.ReturnPlanReply]
+    """Gives back a plan that was asked of the caller, and a piece of what it released for it. May be repeated;
+    decides nothing.
+    """
+    ListReserved: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.ListReservedRequest, _site_service_pb2.ListReservedReply]
+    """Lists the plans that the coordinator charged at the caller, in the order of their ids. May be repeated; decides
+    nothing.
+    """
     ClaimTask: _grpc.UnaryUnaryMultiCallable[_site_service_pb2.ClaimTaskRequest, _site_service_pb2.ClaimTaskReply]
     """Waits for an open task of this site, up to 20 s, and hands it out. May be repeated: an open task is
     handed out again until an answer is stored. Decides nothing: a claim reserves and charges nothing. Of the newest
@@ -74,6 +95,27 @@ class SiteServiceAsyncStub(SiteServiceStub):
     ShowChain: _aio.UnaryUnaryMultiCallable[_site_service_pb2.ShowChainRequest, _site_service_pb2.ShowChainReply]  # type: ignore[assignment]
     """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
     known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
+    """
+    Recall: _aio.UnaryUnaryMultiCallable[_site_service_pb2.RecallRequest, _site_service_pb2.RecallReply]  # type: ignore[assignment]
+    """Reminds a coordinator that came back from a backup of one plan: that the caller charged, held or refused it, what
+    it answered, and the coordinator's own receipt. May be repeated. Decides that the plan is charged at the caller as
+    the caller's ledger says. Once the caller has rejoined it decides nothing.
+    """
+    Rejoin: _aio.UnaryUnaryMultiCallable[_site_service_pb2.RejoinRequest, _site_service_pb2.RejoinReply]  # type: ignore[assignment]
+    """Says that the caller has shown its ledger up to this place and recalled every plan in it. May be repeated. Decides
+    that the caller takes part again, and once all do whom the coordinator waits for, that it serves again.
+    """
+    ReturnChain: _aio.UnaryUnaryMultiCallable[_site_service_pb2.ReturnChainRequest, _site_service_pb2.ReturnChainReply]  # type: ignore[assignment]
+    """Gives back what the caller showed of its own ledger, from one place on; empty where nothing follows. For a site whose
+    ledger is an older copy. May be repeated; decides nothing.
+    """
+    ReturnPlan: _aio.UnaryUnaryMultiCallable[_site_service_pb2.ReturnPlanRequest, _site_service_pb2.ReturnPlanReply]  # type: ignore[assignment]
+    """Gives back a plan that was asked of the caller, and a piece of what it released for it. May be repeated;
+    decides nothing.
+    """
+    ListReserved: _aio.UnaryUnaryMultiCallable[_site_service_pb2.ListReservedRequest, _site_service_pb2.ListReservedReply]  # type: ignore[assignment]
+    """Lists the plans that the coordinator charged at the caller, in the order of their ids. May be repeated; decides
+    nothing.
     """
     ClaimTask: _aio.UnaryUnaryMultiCallable[_site_service_pb2.ClaimTaskRequest, _site_service_pb2.ClaimTaskReply]  # type: ignore[assignment]
     """Waits for an open task of this site, up to 20 s, and hands it out. May be repeated: an open task is
@@ -115,6 +157,57 @@ class SiteServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_site_service_pb2.ShowChainReply, _abc.Awaitable[_site_service_pb2.ShowChainReply]]:
         """Shows entries of the caller's own ledger that follow what the coordinator knows of it. May be repeated: what is
         known already changes nothing. Decides nothing, unless they contradict what the caller signed before.
+        """
+
+    @_abc_1.abstractmethod
+    def Recall(
+        self,
+        request: _site_service_pb2.RecallRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_site_service_pb2.RecallReply, _abc.Awaitable[_site_service_pb2.RecallReply]]:
+        """Reminds a coordinator that came back from a backup of one plan: that the caller charged, held or refused it, what
+        it answered, and the coordinator's own receipt. May be repeated. Decides that the plan is charged at the caller as
+        the caller's ledger says. Once the caller has rejoined it decides nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def Rejoin(
+        self,
+        request: _site_service_pb2.RejoinRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_site_service_pb2.RejoinReply, _abc.Awaitable[_site_service_pb2.RejoinReply]]:
+        """Says that the caller has shown its ledger up to this place and recalled every plan in it. May be repeated. Decides
+        that the caller takes part again, and once all do whom the coordinator waits for, that it serves again.
+        """
+
+    @_abc_1.abstractmethod
+    def ReturnChain(
+        self,
+        request: _site_service_pb2.ReturnChainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_site_service_pb2.ReturnChainReply, _abc.Awaitable[_site_service_pb2.ReturnChainReply]]:
+        """Gives back what the caller showed of its own ledger, from one place on; empty where nothing follows. For a site whose
+        ledger is an older copy. May be repeated; decides nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def ReturnPlan(
+        self,
+        request: _site_service_pb2.ReturnPlanRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_site_service_pb2.ReturnPlanReply, _abc.Awaitable[_site_service_pb2.ReturnPlanReply]]:
+        """Gives back a plan that was asked of the caller, and a piece of what it released for it. May be repeated;
+        decides nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def ListReserved(
+        self,
+        request: _site_service_pb2.ListReservedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_site_service_pb2.ListReservedReply, _abc.Awaitable[_site_service_pb2.ListReservedReply]]:
+        """Lists the plans that the coordinator charged at the caller, in the order of their ids. May be repeated; decides
+        nothing.
         """
 
     @_abc_1.abstractmethod

@@ -87,7 +87,7 @@ class Pipeline:
             return earlier
         if charged:
             form = form_of(plan, self.study)
-            if not self.closing.is_open(form.table):
+            if self.ledger.is_abandoned(plan.plan_id) or not self.closing.is_open(form.table):
                 return Failed(plan.plan_id)
             if (made := self._unkept.get(plan.plan_id)) is not None:
                 return self._keep(made)

@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -28,9 +28,10 @@ from wardround.federation.errors import (
     Unavailable,
     UnprovedHead,
 )
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import MAX_CHAIN, Declined, Failed, Pending, Released, SignedTask, Submission
 from wardround.federation.trust.enrolment import Standing
-from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.entry import Entry, Head
 
 POLL_SECONDS = 20.0
 APPROVAL_SECONDS = 0.5
@@ -77,6 +78,9 @@ class CoordinatorLink(Protocol):
 
     def show(self, chain: Sequence[Entry]) -> None:
         """Show entries of our own ledger, in order."""
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        """Show our ledger up to `head`, and every plan in it, to a coordinator that may have forgotten them."""
 
     def submit(self, submission: Submission) -> Entry | None:
         """Hand over an answer; a release or a refusal gets a signed receipt."""
@@ -155,8 +159,22 @@ class Agent:
     def meet(self) -> None:
         """Greet a coordinator that came, or came back, and compare what it knows of our ledger with what is there."""
         standing = self.link.upkeep(self.ledger.newest_receipt())
-        if standing is not None:
-            self.ledger.reconcile(standing)
+        if standing is None:
+            return
+        self.ledger.reconcile(standing)
+        if (recovered := standing.recovered) is not None:
+            self._rejoin(standing.known, recovered)
+
+    def _rejoin(self, known: Head, recovered: Entry) -> None:
+        """Recall what a coordinator from a backup has forgotten; it takes nobody's word for that but its own."""
+        if recovered.kind != "recovered" or not recovered.signed_by(self.pipeline.coordinator):
+            raise ProtocolViolation("the coordinator says that it was recovered, and did not sign that.")
+        log.warning(
+            "the coordinator came back from a backup; it is shown this site's ledger from entry %d on",
+            known.sequence + 1,
+        )
+        found = self.ledger.recollection(known, recovered)
+        self.link.rejoin(found.chain, found.plans, found.head)
 
     def run_approved(self) -> None:
         """Answer what a steward has decided since: a release where approved, the refusal where denied."""

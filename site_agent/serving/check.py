@@ -30,10 +30,12 @@ from site_agent.serving.table_faults import table_fault
 from site_agent.store.askers import Pinned
 from site_agent.store.ledger import SiteLedger
 from wardround.federation.errors import FederationError
+from wardround.federation.ledger.folder_copy import backup_mark
 from wardround.federation.private_files import STAGED, everything_in, exposed, name_of, replaceable
 from wardround.federation.strict_toml import read_text, split_address
 from wardround.federation.study.study import Study, Table
 from wardround.federation.trust.certificates import load_certificate, validity
+from wardround.federation.trust.enrolment import Standing
 
 CONNECT_SECONDS = 5.0
 CLOCK_SECONDS = 60.0
@@ -70,6 +72,7 @@ def check_site(path: Path, *, report: Report = lambda _: None) -> list[CheckFind
         found.append(_guarded("account", lambda: _account(folder, configuration, name, study)))
     found.append(_guarded("certificate", lambda: _certificate(folder)))
     found.extend(_network(folder, configuration))
+    found.extend(_backup(folder))
     found.extend(_coordinator(folder, study))
     found.extend(_tables(folder, configuration, study, report))
     return found
@@ -192,6 +195,35 @@ def _reach(subject: str, address: str) -> CheckFinding:
         return CheckFinding(subject, ok=False, text=text)
 
 
+def _backup(folder: SiteFolder) -> Iterator[CheckFinding]:
+    """Nothing where the folder is no copy."""
+    if (mark := backup_mark(folder.path)) is not None:
+        text = f"is a backup made at {mark.made}; do not serve it before: wardround site recover {folder.path}"
+        yield CheckFinding("folder", ok=False, text=text)
+
+
+def _heads(folder: SiteFolder, standing: Standing) -> Iterator[CheckFinding]:
+    """Whether our ledger holds what the coordinator holds of it."""
+    try:
+        with closing(SiteLedger(folder.ledger, identity=folder.identity())) as ledger:
+            contained = ledger.contains(standing.known)
+    except FederationError:
+        # Said of the ledger itself.
+        return
+    known = standing.known.sequence
+    if contained:
+        yield CheckFinding("heads", ok=True, text=f"the coordinator knows the ledger up to {known}")
+    elif standing.proof is None or not standing.proof.signed_by(folder.identity().public):
+        text = f"the coordinator names entry {known} of another ledger, and does not prove it"
+        yield CheckFinding("heads", ok=False, text=text)
+    else:
+        text = (
+            f"do not serve this folder: it is an older copy, which lacks entry {known} that this site signed; recover "
+            f"it first: wardround site recover {folder.path}"
+        )
+        yield CheckFinding("heads", ok=False, text=text)
+
+
 def _coordinator(folder: SiteFolder, study: Study) -> Iterator[CheckFinding]:
     try:
         link = GrpcLink(folder)
@@ -205,6 +237,8 @@ def _coordinator(folder: SiteFolder, study: Study) -> Iterator[CheckFinding]:
     yield CheckFinding("coordinator", ok=True, text=f"knows this site as {greeting.site}")
     same = greeting.study_hash == study.study_hash
     yield CheckFinding("study", ok=same, text="is the one this site signed" if same else OTHER_STUDY)
+    if (standing := greeting.standing) is not None:
+        yield from _heads(folder, standing)
     here = datetime.datetime.now(datetime.UTC).timestamp()
     skew = abs(here - greeting.unix_milliseconds / 1000)
     yield CheckFinding("clock", ok=skew < CLOCK_SECONDS, text=f"differs from the coordinator's by {skew:.0f} s")

@@ -79,6 +79,16 @@ def bring_charges(path: Path) -> str:
     return f"{added} of the {len(charges)} charges of this folder were added; all folders together {text}."
 
 
+def bring_into_account(
+    folder: SiteFolder, configuration: SiteConfiguration, study: Study, charges: Sequence[Charged]
+) -> None:
+    """Bring these charges into the account that site.toml names, if it names one."""
+    if configuration.account is not None:
+        with closing(_opened(folder, configuration.account, configuration, study, must_exist=False)) as account:
+            account.note_unit()
+            account.bring(charges)
+
+
 def account_path(folder: SiteFolder, name: str) -> Path:
     """The file that site.toml calls `name`, relative to a folder that need not be there yet."""
     path = folder.path / name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from protos.channels import channel
 from protos.tls import TlsKeys
 from site_agent.serving.folder import SiteFolder
 from wardround.federation.errors import FederationError, NotAuthorized, PeerUnreachable, Unavailable
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import SignedTask, Submission
 from wardround.federation.private_files import write_private
 from wardround.federation.strict_toml import read_text
 from wardround.federation.trust.certificates import key_from_pem, load_certificate, make_request, validity
 from wardround.federation.trust.enrolment import Greeting, Presenting, Standing
-from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.entry import Entry, Head
 
 OTHER_STUDY = (
     "The coordinator runs another study than the one this site signed, so nothing is asked and nothing is sent; ask "
@@ -43,6 +44,11 @@ class GrpcLink:
         self._configuration = folder.configuration()
         self._channel, self._calls = self._dial()
         self._greeted = self._shows = self._told_unfit = False
+
+    @property
+    def calls(self) -> SiteCalls:
+        """What can be said to the coordinator."""
+        return self._calls
 
     def _dial(self) -> tuple[grpc.Channel, SiteCalls]:
         opened = channel(
@@ -72,7 +78,20 @@ class GrpcLink:
 
     def submit(self, submission: Submission) -> Entry | None:
         """Hand over an answer."""
-        return self._calls.submit(submission)
+        try:
+            return self._calls.submit(submission)
+        except PeerUnreachable:
+            self._greeted = False
+            raise
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        """Show our ledger to a coordinator from a backup, and recall what it may have forgotten."""
+        try:
+            self._calls.rejoin(chain, recalled, head)
+        except FederationError:
+            # Broken off, it begins again with a greeting.
+            self._greeted = False
+            raise
 
     def upkeep(self, receipt: Entry | None = None) -> Standing | None:
         """Greet a coordinator that came, or came back; renew the certificate once half of its life is over.

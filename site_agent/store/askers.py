@@ -104,6 +104,15 @@ def first_asked(connection: sqlite3.Connection, plan_id: str, otherwise: AskedBy
     return otherwise if row is None else decoded(row[0])
 
 
+def stored_asking(connection: sqlite3.Connection, plan_id: str) -> Asking | None:
+    """A plan that was charged, held or refused, with who asked it; None of before this was written down."""
+    row = connection.execute("SELECT plan, asked_by FROM plans WHERE plan_id = ?", (plan_id,)).fetchone()
+    try:
+        return None if row is None else Asking(decode(Plan, row[0]), decoded(row[1]))
+    except MalformedMessage:
+        raise LedgerCorrupt(private="a plan cannot be read") from None
+
+
 def is_shown(connection: sqlite3.Connection, plan_id: str) -> bool:
     """Whether a plan was charged, held or refused since this is written down."""
     return connection.execute("SELECT 1 FROM plans WHERE plan_id = ?", (plan_id,)).fetchone() is not None

@@ -11,14 +11,24 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wardround.federation.errors import LedgerCorrupt, PlanRefused, SiteFrozen, UnprovedHead
+from wardround.federation.errors import ConfigurationMistaken, LedgerCorrupt, PlanRefused, SiteFrozen, UnprovedHead
 from wardround.federation.ledger import chain
-from wardround.federation.ledger.entry_body import Plain, cost_body, cost_in, decode_body, facts_body, facts_in, text_in
+from wardround.federation.ledger.entry_body import (
+    Plain,
+    cap_in,
+    cost_body,
+    cost_in,
+    decode_body,
+    facts_body,
+    facts_in,
+    text_in,
+)
 from wardround.federation.plan.plan import Charge
 from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import Identity
 from wardround.privacy.accounting.cost import Cost
 from wardround.privacy.budget.facts import AnyFact, BlockFact, StepFact
+from wardround.privacy.budget.filter import Cap
 
 TAKEN = "this round of the training was already charged with other numbers."
 
@@ -33,9 +43,32 @@ class Charged:
     cost: Cost
 
 
+LOST = (
+    "this training began before the site's ledger was recovered, so its rounds may be used up; start it again with "
+    "--fresh, which is charged again."
+)
+
+
 def charged(connection: sqlite3.Connection) -> list[Charged]:
-    """Every charge in the chain, in order."""
-    return [_charged(decode_body(entry.body)) for entry in chain.of_kind(connection, "charged")]
+    """Every charge in the chain, in order, and after them what recoveries charged for plans that nobody knows."""
+    known = [_charged(decode_body(entry.body)) for entry in chain.of_kind(connection, "charged")]
+    recovered = chain.of_kind(connection, "recovered")
+    return known + [Charged(f"recovered {e.sequence}", "", 0, cost_in(decode_body(e.body))) for e in recovered]
+
+
+def cap_in_force(connection: sqlite3.Connection) -> Cap:
+    """The site's cap; `ConfigurationMistaken` before the first."""
+    entry = chain.last(connection, "capped")
+    if entry is None:
+        raise ConfigurationMistaken("the site has no budget yet; [policy] in site.toml sets it.")
+    return cap_in(decode_body(entry.body))
+
+
+def is_abandoned(connection: sqlite3.Connection, plan_id: str) -> bool:
+    """Whether a plan was paid before a recovery: its release may have left, and noise is not drawn twice for it."""
+    recovered = chain.last(connection, "recovered")
+    row = connection.execute("SELECT sequence FROM charges WHERE plan_id = ?", (plan_id,)).fetchone()
+    return recovered is not None and row is not None and int(row[0]) < recovered.sequence
 
 
 def is_paid(connection: sqlite3.Connection, plan_id: str) -> bool:
@@ -65,6 +98,9 @@ def due(connection: sqlite3.Connection, charge: Charge) -> Charge:
     key = (charge.block, charge.place)
     if connection.execute("SELECT 1 FROM steps WHERE block = ? AND place = ?", key).fetchone() is not None:
         raise PlanRefused(TAKEN)
+    first = connection.execute("SELECT plan_id FROM steps WHERE block = ?", (charge.block,)).fetchall()
+    if any(is_abandoned(connection, plan_id) for (plan_id,) in first):
+        raise PlanRefused(LOST)
     return charge.continued() if begun(connection, charge.block) else charge
 
 

@@ -27,6 +27,7 @@ from site_agent.store.charges import (
 from site_agent.store.closed_tables import ClosedTables
 from site_agent.store.departed import HistoryLine
 from site_agent.store.outbox import Kept
+from site_agent.store.recollection import Recollection, recollect
 from site_agent.store.requests import Request, RequestState
 from wardround.federation.errors import (
     AwaitingApproval,
@@ -146,7 +147,7 @@ class SiteLedger:
     def cap(self) -> Cap:
         """The cap in force; `ConfigurationMistaken` before the first."""
         with self._database.reading() as connection:
-            return _cap(connection)
+            return charges.cap_in_force(connection)
 
     def spent(self) -> Cost:
         """Everything ever charged to the dataset."""
@@ -164,10 +165,10 @@ class SiteLedger:
         with self._database.reading() as connection:
             return charges.is_paid(connection, plan_id)
 
-    def begun(self, block: str) -> bool:
-        """Whether this training was paid for."""
+    def is_abandoned(self, plan_id: str) -> bool:
+        """Whether a plan without a release was paid before a recovery."""
         with self._database.reading() as connection:
-            return charges.begun(connection, block)
+            return charges.is_abandoned(connection, plan_id)
 
     # --- the write order ----------------------------------------------------------------------------------
 
@@ -178,9 +179,8 @@ class SiteLedger:
             SiteFrozen: it lacks an entry that this site signed; it is frozen from now on.
             UnprovedHead: it lacks a place that nobody proves to be its own; nothing was done.
         """
-        proof = standing.proof
         with self._database.transaction() as connection:
-            frozen = freeze_if_proved(connection, self._identity, proof) if proof is not None else False
+            frozen = (proof := standing.proof) is not None and freeze_if_proved(connection, self._identity, proof)
         # Outside the block: raising inside would undo the freezing.
         if frozen:
             raise SiteFrozen
@@ -252,6 +252,10 @@ class SiteLedger:
                 return kept
             case _:
                 raise LedgerCorrupt(private="a committed refusal cannot be read back")
+
+    def recollection(self, known: Head, recovered: Entry) -> Recollection:
+        """What a coordinator from a backup, which knows our chain up to a place, may have forgotten."""
+        return recollect(self._database, known=known, recovered=recovered)
 
     def undelivered(self) -> list[Kept]:
         """What has no receipt yet, oldest first; nothing at all once frozen."""
@@ -334,12 +338,15 @@ class SiteLedger:
         with self._database.reading() as connection:
             return departed.history(connection)
 
-    # --- the chain ----------------------------------------------------------------------------------------
-
     def head(self) -> Head:
         """Where the chain ends."""
         with self._database.reading() as connection:
             return chain.head(connection)
+
+    def contains(self, place: Head) -> bool:
+        """Whether the chain went through a place."""
+        with self._database.reading() as connection:
+            return chain.contains(connection, place)
 
     def frozen(self) -> str | None:
         """Why the site is frozen, or None."""
@@ -356,7 +363,7 @@ class SiteLedger:
             raise PlanRefused("the site already refused this plan.")
         charge = charges.due(connection, charge)
         if charge.cost != Cost.zero():
-            accounts.pay(connection, self.dataset, charge.cost, cap=_cap(connection))
+            accounts.pay(connection, self.dataset, charge.cost, cap=charges.cap_in_force(connection))
         asked = self._asked(connection, charge, asking)
         charges.store_charge(connection, self._identity, charge, account=self.dataset, asked=asked)
         if table:
@@ -391,10 +398,3 @@ class SiteLedger:
 
 def _file(place: Path) -> Path:
     return place if place.suffix == ".sqlite" else place / LEDGER_FILE
-
-
-def _cap(connection: sqlite3.Connection) -> Cap:
-    entry = chain.last(connection, "capped")
-    if entry is None:
-        raise ConfigurationMistaken("the site has no budget yet; [policy] in site.toml sets it.")
-    return cap_in(decode_body(entry.body))

@@ -153,7 +153,7 @@ def test_a_delta_of_one_patient_is_refused(desk: Desk, tmp_path: Path) -> None:
 
 CALLS: dict[str, tuple[tuple[object, ...], str]] = {
     "no such command": (("simulte",), "No such command 'simulte'; did you mean 'simulate'"),
-    "no such subcommand": (("site", "sreve"), "No such command 'sreve'; did you mean 'serve'?"),
+    "no such subcommand": (("site", "sreve"), "No such command 'sreve'; did you mean 'serve' or 'recover'?"),
     "no such option": (("ledger", "verify", "@consortium", "--jsn"), "No such option --jsn; did you mean --json?"),
     "an option like none": (("budget", "--xyzzy"), "No such option --xyzzy. See: wardround budget --help"),
     "a command like none": (("xyzzy",), "No such command 'xyzzy'. See: wardround --help"),

@@ -9,10 +9,12 @@ import pytest
 
 from coordinator.members.folder import open_folder
 from coordinator.members.presence import Presence
+from coordinator.members.recovering import recover
 from coordinator.members.roster import Roster
 from coordinator.rounds.coordinator import Coordinator
 from coordinator.serving.serve import initialise
 from coordinator.store.ledger import open_ledger
+from coordinator.store.recovery import Confirmed
 from site_agent.serving.agent import WAITING, WORKING
 from site_agent.store.heartbeat import CALLED_FILE, Heartbeat
 from tests.cli.calling import call
@@ -105,6 +107,15 @@ def test_a_coordinator_that_says_nothing_for_a_minute_is_behind(consortium: Path
     enrolled(consortium, "north")
     with serving_lock(consortium):
         assert "the process that serves this folder has said nothing for a minute" in str(told(consortium, code=3))
+
+
+def test_a_coordinator_that_waits_for_its_sites_after_a_recovery_is_not_well(consortium: Path) -> None:
+    enrolled(consortium, "north")
+    recover(consortium, Confirmed(("north",)))
+    note(consortium, "north")
+    with serving_lock(consortium):
+        document = told(consortium, code=3)
+    assert document["faults"] == ["it came back from a backup and answers no question before north rejoined"]
 
 
 def test_a_site_is_well_while_it_is_served_and_heard(hospital: Hospital) -> None:

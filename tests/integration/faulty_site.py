@@ -13,7 +13,7 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -33,6 +33,7 @@ from wardround.federation.ledger.serving_lock import serving_lock
 from wardround.federation.ledger.sqlite_file import Database
 from wardround.federation.models.step_layout import StepLayout
 from wardround.federation.plan.plan import Charge
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import Released, SignedTask, Submission
 from wardround.federation.study.study import Table
 from wardround.federation.trust.enrolment import Standing
@@ -171,6 +172,9 @@ class FaultyLink:
 
     def show(self, chain: Sequence[Entry]) -> None:
         self._link.show(chain)
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        self._link.rejoin(chain, recalled, head)
 
     def upkeep(self, receipt: Entry | None = None) -> Standing | None:
         return self._link.upkeep(receipt)

@@ -311,8 +311,11 @@ def enrol_directly(federation: Federation, name: str) -> TlsKeys:
 
 @pytest.mark.serial
 def test_sixty_four_parked_sites_do_not_starve_a_submission(make_federation: Make) -> None:
-    federation = make_federation(sites=("two", "three"))
-    federation.start_coordinator()
+    federation = make_federation(sites=("two", "three")).start()
+    federation.await_calls()
+    # A question is begun for hospitals that were just there.
+    for name in ("two", "three"):
+        federation.stop(name)
     asked = federation.asking()
     eventually(lambda: federation.rows("consortium", "SELECT 1 FROM tasks"), what="the round is open")
     # They enrol after the question, so that it is not theirs: each has nothing to do but wait.

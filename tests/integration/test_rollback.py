@@ -42,8 +42,10 @@ def test_a_restored_ledger_freezes_and_is_silent(make_federation: Make) -> None:
     (frozen,) = federation.entries("two", "frozen")
     assert "does not contain an entry that this site signed" in str(frozen["reason"])
     done = federation.run("site", "check", federation.site("two"))
-    (wrong,) = [line.split(maxsplit=2) for line in done.out.splitlines() if not line.startswith("ok")]
+    wrong, heads = [line.split(maxsplit=2) for line in done.out.splitlines() if not line.startswith("ok")]
     assert (done.code, wrong[:2], wrong[2].startswith("frozen: ")) == (1, ["FAIL", "ledger"], True)
+    assert heads[:2] == ["FAIL", "heads"]
+    assert "recover it first: wardround site recover" in heads[2]
 
     # Silent for good: a restart changes nothing, and nothing that was kept is sent again.
     federation.stop("two")

@@ -152,7 +152,9 @@ def test_kinds_that_are_not_those_of_the_message_do_not_start() -> None:
 # --- every message has a reader ---------------------------------------------------------------------------------
 
 # What is no word of its own: requests without content, and what is read by hand.
-_EMPTY = {"BudgetRequest", "DescribeRequest", "PutChunkReply", "ShowChainReply", "SitesRequest"}
+_EMPTY = {"BudgetRequest", "DescribeRequest", "SitesRequest"} | {
+    f"{call}Reply" for call in ("PutChunk", "Recall", "Rejoin", "ShowChain")
+}
 _BY_HAND = {
     "Value": "cohorts",
     "Expression": "cohorts",
@@ -163,6 +165,7 @@ _BY_HAND = {
     "AnswerPage": "pages",
     "UpdateSize": "pages",
     "SubmitReleaseRequest": "chunked_release.read_submission, of its one field",
+    "RecallRequest": "chunked_release.read_recalled, with the answer beside",
     "Submission": "chunked_release",
     "Released": "chunked_release",
     "Chunked": "chunked_release",

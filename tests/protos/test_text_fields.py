@@ -199,6 +199,13 @@ SAMPLES: dict[str, Sample] = {
     "declined": (sound.declined(), submission),
     "pending": (release_pb2.Submission(pending=release_pb2.Pending(plan_id=HASH)), submission),
     "failed": (release_pb2.Submission(failed=release_pb2.Failed(plan_id=HASH)), submission),
+    "recalled": (
+        site_service_pb2.RecallRequest(recalled=site_service_pb2.Recalled(plan_id=HASH), answer=sound.declined()),
+        lambda message: chunked_release.read_recalled(message, AnyPieces()),
+    ),
+    "wanted": (site_service_pb2.ReturnPlanRequest(plan_id=HASH), words.WANTED.read),
+    "list after": (site_service_pb2.ListReservedRequest(after=HASH), words.LIST_AFTER.read),
+    "reserved": (site_service_pb2.ListReservedReply(plan_ids=[HASH]), words.RESERVED.read),
     "chunk": (sound.chunk(), chunked_release.CHUNK.read),
     "greeting": (
         site_service_pb2.GreetReply(site="north", study_hash=HASH, unix_milliseconds=1),

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan
-from wardround.federation.plan.task import ALL_SITES, AskRequest, Declined, Failed, Pending, Released, SignedTask, Task
+from wardround.federation.plan.recalled import Recalled
+from wardround.federation.plan.task import (
+    ALL_SITES,
+    AskRequest,
+    Declined,
+    Failed,
+    Pending,
+    Released,
+    SignedTask,
+    Submission,
+    Task,
+)
 from wardround.federation.question.answer import (
     Answer,
     DearerNoise,
@@ -204,6 +215,23 @@ submissions = st.one_of(
 )
 
 
+def _recalled(plan: Plan, answer: Submission, **others: object) -> Recalled:
+    """All of it about one plan."""
+    kept = answer if isinstance(answer, Released | Declined) else None
+    about = None if kept is None else dataclasses.replace(kept, plan_id=plan.plan_id)
+    return Recalled(plan.plan_id, plan, answer=about, **others)  # type: ignore[arg-type]
+
+
+recollections = st.builds(
+    _recalled,
+    plans,
+    submissions,
+    asked_by=st.none() | asked_by,
+    charged=st.none() | entries,
+    receipt=st.none() | entries,
+)
+
+
 def _signed(request: AskRequest, asked: AskedBy | None) -> AskRequest:
     """The request with somebody's word about who asked it, on the request's own terms."""
     if asked is None:
@@ -343,7 +371,7 @@ reports = st.builds(
 pems = st.binary(max_size=50).map(lambda raw: b"-----BEGIN THING-----\n" + raw.hex().encode())
 limits = st.builds(PublicLimits, st.lists(codes, max_size=4).map(tuple), amounts, shares, st.booleans())
 presentings = st.builds(Presenting, st.none() | limits, st.none() | entries, st.sampled_from(["", "0.1.0", "1.2rc3"]))
-standings = st.builds(Standing, heads, st.none() | entries)
+standings = st.builds(Standing, heads, st.none() | entries, st.none() | entries)
 greetings = st.builds(Greeting, names, digests, counts, st.none() | standings)
 enrolments = st.builds(
     Enrolment,

@@ -10,9 +10,10 @@ from fractions import Fraction
 
 from protos.chunked_release import Chunk
 from protos.statuses import Fault
-from protos.words import Claim, Poll, Watch
+from protos.words import Claim, Poll, Returned, WantedPlan, Watch
 from wardround.federation.models.training import Model, ModelKind, Stage, StageKind, Step, Training
 from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, Declined, Failed, Pending, Released, SignedTask, Task
 from wardround.federation.question.answer import (
     Answer,
@@ -162,6 +163,20 @@ SPOKEN: Mapping[str, tuple[object, ...]] = {
     "receipt": (None, ENTRY),
     "claim request": (Poll(0.0), Poll(12.5), Poll(1.0, ENTRY)),
     "shown": ((), (FIRST, ENTRY)),
+    "recalled": (
+        Recalled(PLANS[0].plan_id),
+        Recalled(
+            PLANS[0].plan_id, PLANS[0], ASKED_BY[0], FIRST, ENTRY, Declined(PLANS[0].plan_id, "PlanRefused", ENTRY)
+        ),
+        Recalled(PLANS[1].plan_id, PLANS[1], None, FIRST, ENTRY, Released(PLANS[1].plan_id, bytes(range(40)), ENTRY)),
+    ),
+    "rejoining": (EMPTY, HEAD),
+    "return after": (0, 7),
+    "returned chain": ((), (FIRST, ENTRY)),
+    "wanted": (WantedPlan(HASH), WantedPlan(HASH, 2**20)),
+    "returned": (Returned(TASKS[0]), Returned(TASKS[1], bytes(range(40)))),
+    "list after": ("", HASH),
+    "reserved": ((), (HASH, PLANS[0].plan_id)),
     "claim": (Claim(None, 1.5), Claim(TASKS[0], 0.0), Claim(SIGNED[0], 0.0)),
     "chunk": (Chunk(HASH, 2, 3, bytes(range(30))),),
     "question": REQUESTS,
@@ -181,6 +196,7 @@ SPOKEN: Mapping[str, tuple[object, ...]] = {
         Greeting("north", HASH, 1_750_000_000_123),
         Greeting("north", HASH, 1_750_000_000_123, Standing(EMPTY)),
         Greeting("north", HASH, 1_750_000_000_123, Standing(ENTRY.head, ENTRY)),
+        Greeting("north", HASH, 1_750_000_000_123, Standing(ENTRY.head, ENTRY, FIRST)),
     ),
     "renewal": (PEM,),
     "renewed": (PEM,),

@@ -40,7 +40,8 @@ def words(folder: Path) -> dict[str, bytes]:
 
 
 # What a folder of before gains when it is opened: nobody has said anything yet.
-COORDINATOR = ("public_limits", "served", "windows", "site_entries", "lacking", "askers", "required", "answer_pages")
+LATELY = ("required", "answer_pages", "rejoins", "imports", "lost")
+COORDINATOR = ("public_limits", "served", "windows", "site_entries", "lacking", "askers", *LATELY)
 SITE = ("pins", "plans", "decisions")
 GAINED: Tables = {table: [] for table in (*COORDINATOR, *SITE)}
 

@@ -93,7 +93,7 @@ def test_a_lost_reply_is_asked_for_again_and_another_key_is_refused(folder: Coor
         join(folder, enrolment(invitation, identity))
     with pytest.raises(NotAuthorized, match="already used"):
         join(folder, enrolment(invitation, Identity.generate()))
-    assert verify(folder.path).entries == 6, "opened, capped, invited, redeemed, enrolled and certified once"
+    assert verify(folder.path).entries == 6, "opened, capped, invited, redeemed, enrolled, certified once"
 
 
 def test_an_expired_invitation_is_refused(folder: CoordinatorFolder) -> None:

@@ -6,7 +6,7 @@ be site two counted twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -22,10 +22,11 @@ from wardround.federation.errors import (
     SiteFrozen,
 )
 from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import SignedTask, Submission
 from wardround.federation.study.study_file import parse_study
 from wardround.federation.trust.enrolment import Standing
-from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.entry import Entry, Head
 from wardround.simulation.federation import SimulatedFederation, SimulatedSite
 from wardround.simulation.noise import ZeroNoise
 
@@ -75,6 +76,9 @@ class FaultyLink:
 
     def show(self, chain: Sequence[Entry]) -> None:
         pass
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        """Nobody comes back."""
 
     def upkeep(self, receipt: Entry | None = None) -> Standing | None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from wardround.cli.backup_command import Keep, back_up_folder
 from wardround.cli.backup_command import Out as CopyOut
 from wardround.cli.door.command_groups import CommandGroup
 from wardround.cli.terminal.console import note, say, start_log
-from wardround.federation.errors import ConfigurationMistaken
+from wardround.federation.errors import ConfigurationMistaken, Mistaken, Refused
 from wardround.federation.strict_toml import read_text
 
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
@@ -94,6 +95,42 @@ def backup(folder: Folder, out: CopyOut, keep: Keep = None, quiet: Quiet = False
     from coordinator.members.folder import back_up
 
     back_up_folder(back_up, folder, out, keep=keep, quiet=quiet)
+
+
+@app.command(epilog="Example: wardround coordinator recover consortium --site st-mary --site ward-7 --analyst amira")
+def recover(
+    folder: Folder,
+    site: Annotated[
+        list[str] | None, typer.Option("--site", metavar="NAME", help="A hospital that takes part and is waited for.")
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="NAME", help="A hospital that may come back later.")
+    ] = None,
+    analyst: Annotated[
+        list[str] | None, typer.Option("--analyst", metavar="NAME", help="An analyst who may go on asking.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Revoke everybody else without being asked.")] = False,
+) -> None:
+    """Begin again from a backup with the members you confirm; everybody else is revoked. Then serve."""
+    from coordinator.members.recovering import members
+    from coordinator.members.recovering import recover as begin_again
+    from coordinator.store.recovery import Confirmed
+
+    known, asks = members(folder), sys.stdin.isatty()
+    if site is None and without is None and asks:
+        site = [name for name in known.sites if typer.confirm(f"Does the hospital {name} still take part?")]
+        analyst = [name for name in known.analysts if typer.confirm(f"May the analyst {name} still ask?")]
+    names = Confirmed(tuple(site or ()), tuple(without or ()), tuple(analyst or ()))
+    if not names.sites:
+        raise Mistaken(f"name each hospital that takes part with --site; the ledger has {', '.join(known.sites)}.")
+    others = ", ".join(known.others(names)) or "nobody"
+    if not yes and not asks:
+        raise Mistaken(f"this revokes {others} for good, and every invitation ends; repeat it with --yes.")
+    if not yes and not typer.confirm(f"Revoke {others} for good, and end every invitation?"):
+        raise Refused("Nothing was done.")
+    begin_again(folder, names)
+    say(f"Recovered; revoked: {others}.")
+    say(f"Next: wardround coordinator serve {folder}; it waits for {', '.join(names.sites)}.")
 
 
 def _check_out(out: Path) -> None:

@@ -87,6 +87,33 @@ def backup(folder: Folder, out: Out, keep: Keep = None, quiet: Quiet = False) ->
     back_up_folder(back_up, folder, out, keep=keep, quiet=quiet)
 
 
+@app.command(epilog="Example: wardround site recover st-mary")
+def recover(
+    folder: Folder,
+    complete: Annotated[
+        bool,
+        typer.Option("--complete", help="State, signed, that the coordinator lists everything that was asked here."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Recover without being asked.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Let a site go on that froze or came from a backup, with what the coordinator keeps of its ledger."""
+    from site_agent.serving.recover import recover as go_on
+    from wardround.cli.terminal.step_lines import Steps
+
+    price = "what the coordinator says it asked and this site does not know" if complete else "all that is left"
+    show(f"What this site signed comes back. For what nobody can prove it is charged {price}. Questions that were paid")
+    show("and not answered, and trainings that have begun, are not answered any more.")
+    if not yes and not sys.stdin.isatty():
+        raise Mistaken("this is charged for good; repeat it with --yes.")
+    if not yes and not typer.confirm("Recover?"):
+        raise Refused("Nothing was done.")
+    with Steps("asking the coordinator", quiet=quiet) as steps:
+        done = go_on(folder, complete=complete, report=lambda text: steps.name(f"wardround: {text}"))
+    say(f"{done.back} entries came back, up to {done.head.sequence}; ε = {done.charged:.3g} is charged for the rest.")
+    say(f"Next: wardround site check {folder}, then wardround site serve {folder}")
+
+
 @app.command(epilog="Example: wardround site prepare st-mary")
 def prepare(folder: Folder, quiet: Quiet = False) -> None:
     """Copy the study's columns into DIR/prepared, sorted by patient, so that questions are answered faster."""

@@ -7,7 +7,7 @@ wants to compare with known answers, the noise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +18,13 @@ from wardround.analyst.asking.client import Client
 from wardround.analyst.link.signing import Signer
 from wardround.federation.errors import Mistaken
 from wardround.federation.ledger.sqlite_file import Durability
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import AskRequest, SignedTask, Submission
 from wardround.federation.question.answer import Answer, Preview, Progress
 from wardround.federation.question.study_budget import BudgetReport
 from wardround.federation.study.study import Study
 from wardround.federation.trust.enrolment import Standing
-from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.entry import Entry, Head
 from wardround.federation.trust.identity import Identity
 from wardround.federation.trust.public_limits import PublicSite
 from wardround.simulation.processes import SitesElsewhere
@@ -50,6 +51,13 @@ class DirectLink:
 
     def submit(self, submission: Submission) -> Entry | None:
         return self.coordinator.submit(self.site, submission)
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        """Nothing is lost here, unless a test loses it."""
+        self.coordinator.show(self.site, tuple(chain))
+        for each in recalled:
+            self.coordinator.recall(self.site, each)
+        self.coordinator.rejoin(self.site, head)
 
     def upkeep(self, receipt: Entry | None = None) -> Standing | None:  # noqa: ARG002
         """Nothing expires here, and nobody comes back."""

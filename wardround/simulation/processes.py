@@ -13,7 +13,7 @@ import multiprocessing
 import pickle
 import selectors
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -22,9 +22,10 @@ from typing import NamedTuple, Protocol, TypeAlias
 from site_agent.serving.agent import Agent
 from wardround.federation.errors import FederationError, InvariantBroken, Mistaken, PeerUnreachable
 from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import Failed, SignedTask, Submission, Task
 from wardround.federation.trust.enrolment import Standing
-from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.entry import Entry, Head
 from wardround.simulation.sites import Ground, Newcomer, SimulatedSite, begin_site
 
 _AT_ONCE = 16
@@ -263,6 +264,9 @@ class _WindowLink:
 
     def show(self, chain: Sequence[Entry]) -> None:
         """Nothing is ever lost here."""
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        """Nobody comes back."""
 
     def upkeep(self, receipt: Entry | None = None) -> Standing | None:  # noqa: ARG002
         """Nothing expires here, and nobody comes back."""

@@ -75,9 +75,9 @@ def test_a_training_that_does_not_fit_charges_nothing_and_takes_no_round(bench: 
     with pytest.raises(BudgetExceeded):
         spend(bench.ledger, "dear", step_charge("dear", 0, scale=40))
     assert bench.ledger.spent() == Cost.zero()
-    assert not bench.ledger.begun(BLOCK)
+    assert bench.ledger.charges() == []
     spend(bench.ledger, "step0")
-    assert bench.ledger.begun(BLOCK)
+    assert [charge.block for charge in bench.ledger.charges()] == [BLOCK]
 
 
 def test_of_two_trainings_for_the_last_of_the_budget_one_is_charged(bench: Bench) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from wardround.federation.errors import FederationError, NotAuthorized, Protocol
 from wardround.federation.forms.release import release_hash
 from wardround.federation.ledger.entry_body import Plain, encode_body
 from wardround.federation.plan.plan import Plan
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import Declined, Released, SignedTask, Submission
 from wardround.federation.question.cohort import Comparison
 from wardround.federation.question.query import Aggregate, Grouping, Query, Statistic
@@ -280,6 +281,9 @@ class Receipts:
 
     def show(self, chain: Sequence[Entry]) -> None:
         pass
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        """Nobody comes back."""
 
     def upkeep(self, receipt: Entry | None = None) -> Standing | None:
         return None

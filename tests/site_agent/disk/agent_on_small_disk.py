@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from site_agent.answering.admission import Approval
@@ -22,9 +22,10 @@ from wardround.federation.forms.release import release_hash
 from wardround.federation.ledger.entry_body import encode_body
 from wardround.federation.ledger.sqlite_file import Durability
 from wardround.federation.ledger.verify.verify import verify
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import Declined, Released, SignedTask, Submission
 from wardround.federation.trust.enrolment import Standing
-from wardround.federation.trust.entry import EMPTY, Entry, make_entry
+from wardround.federation.trust.entry import EMPTY, Entry, Head, make_entry
 from wardround.privacy.budget.filter import Cap
 
 # More than readings that never end close a table.
@@ -86,6 +87,9 @@ class Asking:
 
     def show(self, chain: Sequence[Entry]) -> None:
         """Nobody looks at what is shown."""
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        """Nobody comes back."""
 
     def close(self) -> None:
         """Nothing is open."""

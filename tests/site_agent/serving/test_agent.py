@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,9 +21,10 @@ from site_agent.serving.agent import (
 )
 from tests.site_agent.lone_site import LoneSite, Rows
 from wardround.federation.errors import InvariantBroken, NotAuthorized, PeerUnreachable, SiteFrozen
+from wardround.federation.plan.recalled import Recalled
 from wardround.federation.plan.task import Failed, Released, SignedTask, Submission
 from wardround.federation.trust.enrolment import Standing
-from wardround.federation.trust.entry import Entry
+from wardround.federation.trust.entry import Entry, Head
 
 
 class Scripted:
@@ -49,6 +50,9 @@ class Scripted:
 
     def show(self, chain: Sequence[Entry]) -> None:
         pass
+
+    def rejoin(self, chain: Sequence[Entry], recalled: Iterable[Recalled], head: Head) -> None:
+        """Nobody comes back."""
 
     def upkeep(self, receipt: Entry | None = None) -> Standing | None:
         return None

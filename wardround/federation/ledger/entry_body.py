@@ -127,6 +127,22 @@ def text_in(body: Mapping[str, object], key: str) -> str:
     return value
 
 
+def texts_in(body: Mapping[str, object], key: str) -> list[str]:
+    """A list of texts in a body; `LedgerCorrupt` when it is not there."""
+    listed = body.get(key)
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+        raise LedgerCorrupt(private=f"an entry has no list {key!r}")
+    return listed
+
+
+def number_in(body: Mapping[str, object], key: str) -> int:
+    """A small whole number in a body, 0 where it says nothing."""
+    value = body.get(key, 0)
+    if type(value) is not int or value < 0:
+        raise LedgerCorrupt(private=f"{key!r} is not a whole number")
+    return value
+
+
 def _fact_body(fact: AnyFact) -> Plain:
     match fact:
         case Fact():
@@ -296,5 +312,10 @@ def newer(one: Entry | None, other: Entry) -> Entry:
 
 
 def _age(receipt: Entry) -> tuple[int, int]:
-    incarnation = decode_body(receipt.body).get("incarnation", 0)
-    return (incarnation if isinstance(incarnation, int) else 0), receipt.sequence
+    return incarnation_in(receipt), receipt.sequence
+
+
+def incarnation_in(receipt: Entry) -> int:
+    """How often the coordinator had been recovered when it signed this; whatever another one wrote there is 0."""
+    incarnation = decode_body(receipt.body).get("incarnation")
+    return incarnation if type(incarnation) is int else 0

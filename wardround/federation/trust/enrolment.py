@@ -68,11 +68,13 @@ class Presenting:
 class Standing:
     """How far the coordinator knows a site's ledger: the last place that has a receipt, and the site's own entry there.
 
-    A place alone proves nothing, because anybody can invent one; the entry is under the site's signature.
+    A place alone proves nothing, because anybody can invent one; the entry is under the site's signature. With
+    `recovered`, the coordinator's own entry, it came back from a backup and asks the site to rejoin.
     """
 
     known: Annotated[Head, Needed("a standing has no place.")]
     proof: Entry | None = None
+    recovered: Entry | None = None
 
 
 @dataclass(frozen=True, slots=True)

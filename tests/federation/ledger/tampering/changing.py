@@ -105,6 +105,7 @@ def _instead(value: object, others: list[object]) -> Iterator[object]:
             yield b""
         case int() | float():
             yield value + 1
+            yield value - 1
             yield value + 1000
     another = next((each for each in others if each not in (value, None)), None)
     if another is not None:

@@ -17,6 +17,7 @@ from coordinator.serving.serve import served_ledger
 from coordinator.store import ledger as coordinator_tables
 from tests.federation.ledger.tampering.busy_federation import busy_federation
 from tests.federation.ledger.tampering.changing import apply, changes, copied, differs, dump
+from tests.federation.ledger.tampering.recovered_federation import recovered_federation
 from tests.recorded.kept_folders import unpacked
 from wardround.federation.ledger import site_tables
 from wardround.federation.ledger.sqlite_file import LEDGER_FILE
@@ -48,14 +49,18 @@ class Kept:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
-    """A coordinator, a site, a site with a closed table, and a coordinator that an earlier version began."""
+    """Coordinators: a busy one, one that an earlier version began, a recovered one; a site, and one closed table."""
     folder = busy_federation(tmp_path_factory.mktemp("busy") / "federation")
     before = unpacked("unreleased-3", tmp_path_factory.mktemp("kept")) / "consortium"
     served_ledger(open_folder(before)).close()
+    recovered = recovered_federation(tmp_path_factory.mktemp("recovered")) / "consortium"
     return {
         "coordinator": Kept("coordinator", folder),
         "site": Kept("site", folder / "two"),
         "closed": Kept("site", folder / "one", frozenset({"closed_tables"})),
+        "recovered": Kept(
+            "coordinator", recovered, frozenset({"rejoins", "imports", "lost", "rounds", "tasks", "submissions"})
+        ),
         "before": Kept(
             "coordinator",
             before,
@@ -150,7 +155,7 @@ def test_flipped_bits_are_found(kept: dict[str, Kept], tmp_path: Path, name: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["coordinator", "site", "closed", "before"])
+@pytest.mark.parametrize("name", ["coordinator", "site", "closed", "recovered", "before"])
 def test_every_change_of_every_row_is_found(kept: dict[str, Kept], tmp_path: Path, name: str) -> None:
     told = list(unnoticed(kept[name], tmp_path / "copy", rows=12))
     assert [what for _, what in told if what] == []

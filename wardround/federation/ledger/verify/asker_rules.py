@@ -120,6 +120,15 @@ class AskerRules:
                     yield Code.WRONG_DECISION
                 self._decisions[plan_id] = _Decision(entry.sequence, entry.kind, text_in(body, "by"))
 
+    def recovered(self, body: Mapping[str, object]) -> None:
+        """A recovery made the text of these plans again in other words."""
+        anew = body.get("shown_anew", {})
+        if not isinstance(anew, dict):
+            raise LedgerCorrupt(private="a recovery does not say of which plans the text is new")
+        for plan_id in anew:
+            asked, _ = self._shown.get(plan_id, ("", ""))
+            self._shown[plan_id] = asked, _digest(anew, plan_id)
+
     def _pinned(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         analyst, key = text_in(body, "analyst"), _digest(body, "key")
         match text_in(body, "how"):

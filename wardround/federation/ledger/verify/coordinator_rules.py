@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wardround.federation.errors import LedgerCorrupt
-from wardround.federation.ledger.entry_body import cap_in, cost_in, facts_in, text_in
+from wardround.federation.ledger.entry_body import cap_in, cost_in, facts_in, text_in, texts_in
 from wardround.federation.ledger.verify.asker_rules import ReservedAskers
 from wardround.federation.ledger.verify.attested_rows import AttestedRows
 from wardround.federation.ledger.verify.evidence import Store
 from wardround.federation.ledger.verify.member_rules import MemberRules
 from wardround.federation.ledger.verify.problems import Code, Problem
+from wardround.federation.ledger.verify.recovery_rules import RecoveryRules
 from wardround.federation.ledger.verify.round_rules import RoundRules
 from wardround.federation.ledger.verify.site_rules import price_of, within
 from wardround.federation.ledger.verify.training_rules import BlockRules
@@ -42,6 +42,7 @@ class CoordinatorRules:
         self._askers = ReservedAskers()
         self._rows = AttestedRows(opened)
         self._members = MemberRules(opened, self._rows)
+        self._recovery = RecoveryRules(self._members)
         self._rounds = RoundRules(self._rows)
         # By site, what its account may spend, where the entry that opened it says so.
         self._allowances: dict[str, Cost] = {}
@@ -85,6 +86,8 @@ class CoordinatorRules:
                 yield from self._members.read(entry, body)
             case "attested":
                 yield from self._taken_over(entry, body)
+            case "recovered" | "absent" | "rejoined" | "lost" | "imported":
+                yield from self._since_backup(entry, body)
             case "opened":
                 yield Code.NOT_OPENED
             case _:
@@ -102,6 +105,7 @@ class CoordinatorRules:
         yield from self._compare_bytes(store)
         yield from self._blocks.compare(store.steps)
         yield from self._askers.compare(store)
+        yield from self._recovery.compare(store)
         for plan_id, (number, hashed) in self._answered.items():
             if store.answers.get(plan_id) != hashed:
                 yield Problem(number, Code.ALTERED_BYTES)
@@ -157,7 +161,7 @@ class CoordinatorRules:
 
     def _reserved(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         plan_id, facts, cost = text_in(body, "plan_id"), facts_in(body), cost_in(body)
-        sites = _texts(body, "sites")
+        sites = texts_in(body, "sites")
         if cost != price_of(facts):
             yield Code.WRONG_CHARGE
         if not self._by_site.keys() >= set(sites):
@@ -167,17 +171,50 @@ class CoordinatorRules:
         yield from self._askers.reserved(entry, body)
         yield from self._blocks.charged(facts, plan_id=plan_id, sites=sites, sequence=entry.sequence)
         self._plans.add(plan_id)
-        heads = {site: self._members.head(site) for site in sites}
+        heads = {site: self._members.head(site).sequence for site in sites}
         self._rounds.reserved(entry, plan_id, (facts, cost), heads, signed="asked" in body)
         for site in sites:
             self._held[plan_id, site] = cost
             self._by_site[site] = self._by_site.get(site, Cost.zero()) + cost
-        if not self.spent.fits(self._allowance):
+        # What sites proved to have spent may be above the cap; then nothing more is.
+        if cost != Cost.zero() and not self.spent.fits(self._allowance):
+            yield Code.OVERSPENT
+
+    def _since_backup(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
+        """A recovery, and what sites say of what was forgotten."""
+        if entry.kind == "imported":
+            yield from self._imported(entry, body)
+            return
+        yield from self._recovery.read(entry, body)
+        if entry.kind == "recovered":
+            yield from self._members.read(entry, body)
+            yield from self._rounds.opened_again(texts_in(body, "again"))
+
+    def _imported(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
+        """A forgotten plan as one site charged it, or without facts, as it was only asked of it."""
+        pair, facts, cost = (text_in(body, "plan_id"), text_in(body, "site")), facts_in(body), cost_in(body)
+        yield from self._recovery.imported(entry, body, facts, self._blocks)
+        if cost != price_of(facts):
+            yield Code.WRONG_CHARGE
+        if pair[1] not in self._by_site:
+            yield Code.UNKNOWN_SITE
+        if pair in self._held:
+            yield Code.REPEATED_CHARGE
+        if "analyst" in body:
+            yield from self._askers.reserved(entry, body)
+            self._plans.add(pair[0])
+            self._rounds.imported(entry, pair[0], (facts, cost), self._by_site)
+            yield from self._blocks.went_on(facts, plan_id=pair[0], site=pair[1], sequence=entry.sequence)
+        if facts:
+            self._held[pair] = cost
+            self._by_site[pair[1]] = self._by_site.get(pair[1], Cost.zero()) + cost
+        if not self._by_site.get(pair[1], Cost.zero()).fits(self._allowance):
             yield Code.OVERSPENT
 
     def _from_site(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         pair = text_in(body, "plan_id"), text_in(body, "site")
         if entry.kind != "voided":
+            yield from self._recovery.follows(body)
             self._members.answered(entry, body)
             self._rounds.answered_by(entry, body)
         match entry.kind:
@@ -188,7 +225,7 @@ class CoordinatorRules:
                     yield Code.SECOND_RELEASE
                 self._received.setdefault(pair, (entry, text_in(body, "release_hash")))
             case "declined":
-                known = pair in self._held or pair in self._voided
+                known = pair in self._held or pair in self._voided or self._recovery.is_round(pair[0])
                 if not known or pair in self._received or pair in self._declined:
                     yield Code.WRONG_REFUSAL
                 self._declined.add(pair)
@@ -211,6 +248,7 @@ class CoordinatorRules:
         plan_id = text_in(body, "plan_id")
         if entry.kind == "answered":
             hashed = text_in(body, "answer_hash")
+            yield from self._recovery.answered(plan_id)
             if plan_id in self._answered or plan_id not in self._settled:
                 yield Code.SECOND_ANSWER
             self._answered.setdefault(plan_id, (entry.sequence, hashed))
@@ -219,13 +257,6 @@ class CoordinatorRules:
             yield Code.UNPAID_RELEASE
         if entry.kind == "asked_again":
             return
-        if any((plan_id, site) not in self._received for site in _texts(body, "answered")):
+        if any((plan_id, site) not in self._received for site in texts_in(body, "answered")):
             yield Code.MISSING_BYTES
         self._settled.add(plan_id)
-
-
-def _texts(body: Mapping[str, object], key: str) -> list[str]:
-    listed = body.get(key)
-    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
-        raise LedgerCorrupt(private=f"an entry has no list {key!r}")
-    return listed

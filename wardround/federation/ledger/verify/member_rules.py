@@ -53,10 +53,18 @@ class MemberRules:
         self._places: dict[tuple[str, int], tuple[int, str]] = {}
         self._ranges: list[tuple[int, str, int, int]] = []
 
-    def head(self, site: str) -> int:
+    def head(self, site: str) -> Head:
         """The last place of a site's own chain that there is a receipt for."""
         known = self._sites.get(site)
-        return 0 if known is None else known.head.sequence
+        return EMPTY if known is None else known.head
+
+    def has(self, site: str) -> bool:
+        """Whether a site of this name ever enrolled."""
+        return site in self._sites
+
+    def active(self) -> list[str]:
+        """The sites that may take part."""
+        return [name for name, site in self._sites.items() if site.state == _ACTIVE]
 
     def read(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:
         """What is wrong with an entry about members."""
@@ -79,6 +87,9 @@ class MemberRules:
                 self._tls_keys[text_in(body, "name")] = number, text_in(body, "key_hash")
             case "invited":
                 self._invited(number, body)
+            case "recovered":
+                # Whoever held one may have used it in what was forgotten.
+                self._invitations.clear()
             case "redeemed":
                 yield from self._redeemed(number, body)
             case "shown":

@@ -48,6 +48,7 @@ class Code(StrEnum):
     WRONG_INDEX = "WrongIndex"
     WRONG_ACCOUNT = "WrongAccount"
     BAD_RECEIPT = "BadReceipt"
+    WRONG_RECOVERY = "WrongRecovery"
 
     @property
     def sentence(self) -> str:
@@ -88,6 +89,7 @@ _SENTENCES: Mapping[Code, str] = {
     Code.WRONG_INDEX: "A table beside the chain does not match the chain.",
     Code.WRONG_ACCOUNT: "An account is not the sum of its charges.",
     Code.BAD_RECEIPT: "A receipt is not signed by the coordinator, or is not about what the site sent.",
+    Code.WRONG_RECOVERY: "Something came back, was lost or was answered otherwise than a recovery allows.",
 }
 
 

@@ -32,7 +32,8 @@ class _Task:
 class _Round:
     """A round as entries say it; `attested` unless an earlier version began it and nobody took it over.
 
-    A `message` may be stored in place of its plan: the version that reserved it knew no other form.
+    A `message` may be stored in place of its plan: the version that reserved it knew no other form. One that was
+    `imported` has a task for each site of its plan that was a member then, and no part in a training's beginning.
     """
 
     number: int
@@ -47,6 +48,7 @@ class _Round:
     outcome: str = ""
     # The sites of a plan that declined an earlier round of its training, with the codes.
     left_out: dict[str, str] = field(default_factory=dict)
+    imported: bool = False
 
 
 class RoundRules:
@@ -78,6 +80,36 @@ class RoundRules:
         self._rounds.setdefault(
             plan_id, _Round(number, entry.sequence, cost, block, attested, message, tasks, declined)
         )
+
+    def imported(
+        self, entry: Entry, plan_id: str, charged: tuple[tuple[AnyFact, ...], Cost], members: Iterable[str]
+    ) -> None:
+        """A forgotten plan is a round again, which each of its sites can hand in what it has for."""
+        facts, cost = charged
+        block = next((fact.block for fact in facts if isinstance(fact, BlockFact | StepFact)), "")
+        tasks = {site: _Task(0) for site in members}
+        found = _Round(
+            number=len(self._rounds) + 1,
+            entry=entry.sequence,
+            cost=cost,
+            block=block,
+            attested=True,
+            message=False,
+            tasks=tasks,
+            declined={},
+            state="reserved",
+            imported=True,
+        )
+        self._rounds.setdefault(plan_id, found)
+
+    def opened_again(self, plans: Iterable[str]) -> Iterator[Code]:
+        """A recovery: what was settled with too few answers may have had more since."""
+        for plan_id in plans:
+            round_ = self._rounds.get(plan_id)
+            if round_ is None or round_.state != "settled":
+                yield Code.WRONG_RECOVERY
+            else:
+                round_.state, round_.outcome = "open", ""
 
     def answered_by(self, entry: Entry, body: Mapping[str, object]) -> None:
         """A site's answer arrived."""
@@ -130,7 +162,7 @@ class RoundRules:
         stored = store.rows("rounds")
         words = {str(key[0]): row[-1] for key, row in stored.items() if isinstance(row[-1], PlanWords)}
         yield from self._compare_rounds({str(key[0]): row[:-1] for key, row in stored.items()}, words)
-        yield from self._compare_tasks(store)
+        yield from self._compare_tasks(store, words)
         stored_submissions = {(str(key[0]), str(key[1])): row for key, row in store.rows("submissions").items()}
         yield from self._rows.compare("submissions", self._submissions, stored_submissions)
         yield from self._compare_trainings(store, words)
@@ -160,11 +192,14 @@ class RoundRules:
                     self._rows.unattested.add("rounds")
         yield from self._rows.compare("rounds", expected, stored)
 
-    def _compare_tasks(self, store: Store) -> Iterator[Problem]:
+    def _compare_tasks(self, store: Store, words: Mapping[str, PlanWords]) -> Iterator[Problem]:
         stored = store.rows("tasks")
         expected: dict[tuple[object, ...], tuple[int, tuple[object, ...]]] = {}
         for plan_id, found in self._rounds.items():
+            plan = words.get(plan_id)
             for site, task in found.tasks.items():
+                if found.imported and plan is not None and site not in plan.participants:
+                    continue
                 row = stored.get((plan_id, site))
                 if row is None and not found.attested:
                     self._rows.unattested.add("tasks")
@@ -185,7 +220,7 @@ class RoundRules:
         left_out: dict[tuple[object, ...], tuple[int, tuple[object, ...]]] = {}
         for plan_id, found in self._rounds.items():
             plan = words.get(plan_id)
-            if not found.block or plan is None or plan.plan_id != plan_id:
+            if not found.block or found.imported or plan is None or plan.plan_id != plan_id:
                 continue
             row = (found.block, json.dumps(plan.participants))
             trainings.setdefault((plan.lineage,), (found.entry, row))

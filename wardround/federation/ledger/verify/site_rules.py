@@ -87,6 +87,7 @@ class SiteRules:
         self._closing = ClosingRules(tables)
         self._rows = AttestedRows(opened)
         self._asking = AskerRules(self._coordinator, self._rows)
+        self._abandoned: set[str] = set()
         self._frozen = False
 
     @property
@@ -125,13 +126,13 @@ class SiteRules:
                 yield from self._asking.read(entry, body)
             case "attested":
                 yield from self._rows.read(entry.sequence, body)
+            case "recovered":
+                yield from self._recovered(body)
             case "frozen":
                 text_in(body, "reason")
                 self._frozen = True
-            case "opened":
-                yield Code.NOT_OPENED
-            case _:
-                yield Code.MALFORMED_ENTRY
+            case kind:
+                yield Code.NOT_OPENED if kind == "opened" else Code.MALFORMED_ENTRY
 
     def finish(self) -> Iterator[Problem]:
         yield from self._asking.finish()
@@ -180,6 +181,18 @@ class SiteRules:
         if not self._spent.fits(self._allowance) or (cost != Cost.zero() and self._above_the_cap()):
             yield Code.OVERSPENT
 
+    def _recovered(self, body: Mapping[str, object]) -> Iterator[Code]:
+        """What nobody knows any more is charged, and what was paid before is not answered after it."""
+        if text_in(body, "account") != self._account:
+            yield Code.WRONG_ACCOUNT
+        text_in(body, "by")
+        self._asking.recovered(body)
+        self._spent += cost_in(body)
+        if not self._spent.fits(self._allowance):
+            yield Code.OVERSPENT
+        self._abandoned = self._charges.keys() - self._releases.keys()
+        self._blocks.end()
+
     def _above_the_cap(self) -> bool:
         """Whether both lanes together are above the cap: one was lowered below its own, and the other went on."""
         if self._cap is None or self._spent.fits(self._cap.allowance()):
@@ -192,6 +205,8 @@ class SiteRules:
             yield Code.UNPAID_RELEASE
         if plan_id in self._releases:
             yield Code.SECOND_RELEASE
+        if plan_id in self._abandoned:
+            yield Code.WRONG_RECOVERY
         self._releases.setdefault(plan_id, (entry, hashed))
 
     def _refused(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Code]:

@@ -30,6 +30,9 @@ _COLUMNS: Mapping[str, tuple[int, str]] = {
     "left_out": (2, "plan_id, site, code"),
     "site_entries": (2, "site, sequence, previous, kind, body, signature, digest"),
     "lacking": (2, "site, sequence, previous, kind, body, signature"),
+    "rejoins": (1, "site, state, sequence, digest"),
+    "imports": (2, "plan_id, site, sequence, charged, asks, block"),
+    "lost": (1, "plan_id, sequence, block"),
     # a site's
     "requests": (1, "plan_id, summary, state, asked_on, task"),
     "readings": (1, "plan_id, name"),

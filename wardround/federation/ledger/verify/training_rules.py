@@ -59,6 +59,19 @@ class BlockRules:
         if left < 0:
             yield Code.UNPAID_STEP
 
+    def went_on(self, facts: tuple[AnyFact, ...], *, plan_id: str, site: str, sequence: int) -> Iterator[Code]:
+        """What is wrong with a round that was forgotten and came back; of a training that was too, nothing is known."""
+        if any(isinstance(fact, StepFact) and fact.block in self._rounds for fact in facts):
+            yield from self.charged(facts, plan_id=plan_id, sites=(site,), sequence=sequence)
+
+    def has_begun(self, block: str) -> bool:
+        """Whether a round of this training was reserved."""
+        return block in self._rounds
+
+    def end(self) -> None:
+        """No training that was paid until now goes on."""
+        self._paid_at.clear()
+
     def given_back(self, plan_id: str, site: str) -> Iterator[Code]:
         """What is wrong with giving a plan's charge back at a site: further rounds there stood on it."""
         if (block := self._payers.get(plan_id)) is None:
