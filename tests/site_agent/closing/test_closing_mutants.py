@@ -94,8 +94,8 @@ MUTANTS = {
     ),
     "what was paid is read all the same": Mutant(
         PIPELINE,
-        "            if not self.closing.is_open(form.table):\n                return Failed(plan.plan_id)\n",
-        "",
+        "if self.ledger.is_abandoned(plan.plan_id) or not self.closing.is_open(form.table):",
+        "if self.ledger.is_abandoned(plan.plan_id):",
         closes_for_all,
     ),
     "only what was foreseen closes": Mutant(
