@@ -6,8 +6,9 @@ SHELL := /bin/bash
 BIN := .venv/bin
 # Hundreds of processes are started by tests: none should compile the source anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Test processes in parallel. Each begins with its half, so that what a module's tests share is made once.
-WORKERS ?= 2
+# Test processes in parallel: one more than cores, as many of them wait for processes. Each begins with its share, so that
+# what a module's tests share is made once.
+WORKERS ?= 3
 PARALLEL = $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(1) and not serial"
 # Tests marked `serial` measure time: they run alone, afterwards. pytest answers 5 when a marker selects nothing.
 SERIAL = $(BIN)/pytest -q -m "$(1) and serial" $(2) $$(grep -rl --include='test_*.py' 'mark\.serial' tests) || [ $$? -eq 5 ]
